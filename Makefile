@@ -1,0 +1,41 @@
+# Needs only Python 3.11 or later and make; everything else goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto
+
+.PHONY: demo test test-slow lint types format clean
+
+demo: .venv/installed
+	$(BIN)/python tools/run_readme.py
+
+test: lint types
+	$(PYTEST) -m "not slow"
+
+test-slow: .venv/installed-test
+	$(PYTEST) -m slow
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed-test
+	$(BIN)/mypy
+
+format: .venv/installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable .
+	touch $@
+
+.venv/installed-test: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

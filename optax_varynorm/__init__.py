@@ -1,0 +1,75 @@
+"""Online learning with varying norms, as Optax gradient transformations.
+
+>>> import jax.numpy as jnp, optax, optax_varynorm as vn
+>>> optimizer = vn.full_matrix(domain=vn.half_space(jnp.ones(3), 1.0))
+>>> params = jnp.zeros(3)
+>>> state = optimizer.init(params)
+>>> updates, state = optimizer.update(jnp.array([0.6, 0.0, -0.8]), state, params)
+>>> params = optax.apply_updates(params, updates)
+"""
+
+from optax_varynorm import regret
+from optax_varynorm.coin_betting import CoinBettingState, coin_betting
+from optax_varynorm.domains import (
+    Domain,
+    Projection,
+    affine,
+    half_space,
+    hyperplane,
+    l2_ball,
+    whole_space,
+)
+from optax_varynorm.ftrl import FTRLState, ftrl_step
+from optax_varynorm.norm_library import (
+    FullMatrixNormState,
+    FullMatrixRootNormState,
+    full_matrix_norm,
+    full_matrix_root_norm,
+    lp_norm,
+)
+from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
+from optax_varynorm.optimizers import fixed_norm, full_matrix, full_matrix_adagrad
+from optax_varynorm.reductions import (
+    ProjectState,
+    ScaleByCoinBettingState,
+    WithVaryingNormState,
+    project,
+    scale_by_coin_betting,
+    with_varying_norm,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CoinBettingState",
+    "Domain",
+    "Eigenbasis",
+    "FTRLState",
+    "FullMatrixNormState",
+    "FullMatrixRootNormState",
+    "Geometry",
+    "ProjectState",
+    "Projection",
+    "ScaleByCoinBettingState",
+    "VaryingNorm",
+    "WithVaryingNormState",
+    "affine",
+    "coin_betting",
+    "dual_norm",
+    "fixed_norm",
+    "ftrl_step",
+    "full_matrix",
+    "full_matrix_adagrad",
+    "full_matrix_norm",
+    "full_matrix_root_norm",
+    "half_space",
+    "hyperplane",
+    "l2_ball",
+    "lp_norm",
+    "primal_norm",
+    "project",
+    "regret",
+    "scale_by_coin_betting",
+    "whole_space",
+    "with_varying_norm",
+]

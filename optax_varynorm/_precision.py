@@ -1,0 +1,99 @@
+"""Every layer checks its input and works in one dtype here, at its border."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def working_dtype(tree: Any) -> jnp.dtype:
+    """The dtype a layer computes in: float64 if any leaf is, float32 otherwise.
+
+    Matrix inverses, eigenvectors and logarithms of wealth need more digits than bfloat16 or
+    float16 parameters have, so the state is never narrower than float32.
+    """
+    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(tree)]
+    for dtype in dtypes:
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            raise ValueError(
+                "Complex parameters have no order for a bettor to bet on. Optimize their real and "
+                "imaginary parts: wrap the optimizer in `optax.contrib.split_real_and_imaginary`."
+            )
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(
+                f"Parameters must be floating point, but one leaf has dtype {dtype}. "
+                "Cast it, or leave it out with `optax.masked`."
+            )
+    return jnp.dtype(jnp.float64 if jnp.float64 in dtypes else jnp.float32)
+
+
+def rounding(dtype) -> float:
+    """A relative excess that rounding may explain, and nothing is reported for."""
+    return math.sqrt(float(jnp.finfo(dtype).eps))
+
+
+def cast(tree: Any, dtype: jnp.dtype) -> Any:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
+
+
+def copy(tree: Any, dtype: jnp.dtype) -> Any:
+    """A cast that never aliases its input, so that parameters and state can both be donated."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype, copy=True), tree)
+
+
+def inner(left: Any, right: Any) -> jax.Array:
+    """The pairing of a gradient and a point, summed over all leaves in the working dtype."""
+    products = jax.tree.map(jnp.vdot, left, right)
+    return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), working_dtype(left)))
+
+
+def in_working_precision(
+    name: str, layer: optax.GradientTransformationExtraArgs
+) -> optax.GradientTransformationExtraArgs:
+    """Hand ``layer`` checked trees of one dtype, and cast its updates back to the parameters'."""
+
+    def init(params):
+        return layer.init(copy(params, working_dtype(params)))
+
+    def update(updates, state, params=None, **extra_args):
+        if params is None:
+            raise ValueError(
+                f"`{name}` moves from where the parameters are, so it needs them: call "
+                "`update(gradients, state, params)`."
+            )
+        _check_shapes(name, updates, params)
+        dtype = working_dtype(params)
+        step, state = layer.update(cast(updates, dtype), state, cast(params, dtype), **extra_args)
+        return jax.tree.map(_narrow, step, params), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _narrow(step, param):
+    """Cast one leaf's step to the parameter's dtype; float16 saturates instead of overflowing."""
+    dtype = jnp.result_type(param)
+    if jnp.finfo(dtype).max < jnp.finfo(step.dtype).max:
+        low, high = (step.dtype.type(jnp.finfo(dtype).min), step.dtype.type(jnp.finfo(dtype).max))
+        start = jnp.asarray(param, step.dtype)
+        step = jnp.clip(jnp.clip(start + step, low, high) - start, low, high)
+    return step.astype(dtype)
+
+
+def _check_shapes(name, updates, params):
+    if jax.tree.structure(updates) != jax.tree.structure(params):
+        raise ValueError(
+            f"`{name}` received gradients with the tree {jax.tree.structure(updates)} for "
+            f"parameters with the tree {jax.tree.structure(params)}. Pass the gradient of the "
+            "same parameters that were given to `init`."
+        )
+    for (path, gradient), param in zip(
+        jax.tree_util.tree_leaves_with_path(updates), jax.tree.leaves(params), strict=True
+    ):
+        if jnp.shape(gradient) != jnp.shape(param):
+            raise ValueError(
+                f"`{name}` received a gradient of shape {jnp.shape(gradient)} for the parameter"
+                f"{jax.tree_util.keystr(path)} of shape {jnp.shape(param)}. They must agree."
+            )

@@ -1,0 +1,68 @@
+"""What a convex domain is: a set with a projection in any norm."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm.norms import NormState, VaryingNorm
+
+
+class Projection(NamedTuple):
+    r"""The nearest point of a domain, and what led there.
+
+    Attributes:
+      point: :math:`w = \arg\min_{w \in W} \|v - w\|`.
+      residual: :math:`v - w`, exactly zero where ``v`` was in the domain.
+      normal: ``to_dual(v - w)``, by the KKT conditions a normal of the domain at ``w``. It comes
+        from the multipliers, so a quadratic norm need not store its matrix beside the inverse.
+    """
+
+    point: optax.Params
+    residual: optax.Params
+    normal: optax.Updates
+
+
+class Domain(NamedTuple):
+    """A closed convex set.
+
+    Attributes:
+      project: ``(norm, norm_state, point) -> Projection``, the nearest point in that norm.
+      contains: ``point -> bool``, membership up to rounding.
+    """
+
+    project: Callable[[VaryingNorm, NormState, optax.Params], Projection]
+    contains: Callable[[optax.Params], Any]
+
+
+def whole_space() -> Domain:
+    """No constraint at all: every point is its own projection."""
+
+    def project(norm, norm_state, point):
+        del norm, norm_state
+        return Projection(point, optax.tree.zeros_like(point), optax.tree.zeros_like(point))
+
+    return Domain(project, lambda point: jnp.asarray(True))
+
+
+def require_quadratic(domain: str, norm: VaryingNorm) -> None:
+    if not norm.is_quadratic:
+        raise ValueError(
+            f"`{domain}` projects in quadratic norms only. Use `full_matrix`, "
+            "`full_matrix_adagrad` or `fixed_norm(p=2.0)`, or a `half_space` or `hyperplane`."
+        )
+
+
+def require_like(what: str, tree: Any, point: optax.Params) -> None:
+    shapes, expected = (jax.tree.map(jnp.shape, each) for each in (tree, point))
+    if shapes != expected:
+        raise ValueError(
+            f"{what} must be shaped like the parameters: it is {shapes}, they are {expected}."
+        )
+
+
+def select(condition: jax.Array, if_true: Any, if_false: Any) -> Any:
+    return jax.tree.map(lambda yes, no: jnp.where(condition, yes, no), if_true, if_false)
+

@@ -1,0 +1,69 @@
+"""The fixed norm of ``eqn:constantnorm``."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm import _arguments, _precision
+from optax_varynorm.norms import Eigenbasis, VaryingNorm
+
+
+def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
+    r"""``eqn:constantnorm``: :math:`\|x\|_t = L \|x\|_p` in every round, :math:`1 < p \le 2`.
+
+    :math:`\tfrac12\|\cdot\|_p^2` is :math:`(p-1)`-strongly convex. With :math:`1/p + 1/q = 1`, a
+    gradient has dual norm :math:`\|g\|_q / L`, at most one when :math:`\|g\|_q \le L`. Both
+    duality maps are one function, since
+
+    .. math:: \nabla \tfrac12 \|x\|_p^2 = \|x\|_p \, \mathrm{sign}(x) (|x| / \|x\|_p)^{p-1}.
+    """
+    _arguments.require(
+        p,
+        lambda number: (number > 1) & (number <= 2),
+        f"`lp_norm` is strongly convex for 1 < p <= 2 only, but p is {p}. "
+        "For gradients bounded in l_inf take p near 1, such as p = 1.1.",
+    )
+    _arguments.require_positive("lipschitz", lipschitz, "the largest l_q norm of a gradient")
+    euclidean = _arguments.is_known(p) and p == 2
+
+    def norm_gradient(tree, power, factor):
+        dtype = _precision.working_dtype(tree)
+        factor = jnp.asarray(factor, dtype)
+        if euclidean:
+            return optax.tree.scale(factor, tree)
+        power = jnp.asarray(power, dtype)
+        largest = jnp.stack(
+            [jnp.zeros((), dtype), *(jnp.max(jnp.abs(x), initial=0) for x in jax.tree.leaves(tree))]
+        ).max()
+        scale = jnp.where(largest > 0, largest, 1)
+        shrunk = jax.tree.map(lambda x: jnp.abs(x) / scale, tree)
+        total = _precision.inner(
+            jax.tree.map(lambda x: x**power, shrunk), jax.tree.map(jnp.ones_like, tree)
+        )
+        length = jnp.where(largest > 0, total, 1) ** (1 / power)
+        return jax.tree.map(
+            lambda x, small: factor * scale * length * jnp.sign(x) * (small / length) ** (power - 1),
+            tree,
+            shrunk,
+        )
+
+    def to_dual(state, point):
+        del state
+        return norm_gradient(point, p, lipschitz**2)
+
+    def to_primal(state, gradient):
+        del state
+        return norm_gradient(gradient, p / (p - 1), 1 / lipschitz**2)
+
+    def eigenbasis(state):
+        del state
+        return Eigenbasis(jnp.asarray(lipschitz**2), None)
+
+    return VaryingNorm(
+        init=lambda params: (),
+        observe_gradient=lambda state, gradient: state,
+        to_dual=to_dual,
+        to_primal=to_primal,
+        strong_convexity=1.0 if euclidean else p - 1,
+        eigenbasis=eigenbasis if euclidean else None,
+    )

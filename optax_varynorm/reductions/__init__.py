@@ -1,0 +1,17 @@
+"""The paper's reductions: each wraps a learner and is one itself."""
+
+from optax_varynorm.reductions.project import ProjectState, project
+from optax_varynorm.reductions.scale_by_coin_betting import (
+    ScaleByCoinBettingState,
+    scale_by_coin_betting,
+)
+from optax_varynorm.reductions.with_varying_norm import WithVaryingNormState, with_varying_norm
+
+__all__ = [
+    "ProjectState",
+    "ScaleByCoinBettingState",
+    "WithVaryingNormState",
+    "project",
+    "scale_by_coin_betting",
+    "with_varying_norm",
+]

@@ -1,0 +1,82 @@
+"""From a direction and a scale to a point (Algorithm 1)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm import _precision
+from optax_varynorm.coin_betting import coin_betting
+
+
+class ScaleByCoinBettingState(NamedTuple):
+    """Attributes:
+    origin: ``w_1``, where the parameters started.
+    direction: ``x_t``, what the direction learner plays, around zero.
+    scale: ``y_t``, what the scale learner plays.
+    direction_state: state of the direction learner.
+    scale_state: state of the scale learner.
+    """
+
+    origin: optax.Params
+    direction: optax.Params
+    scale: jax.Array
+    direction_state: optax.OptState
+    scale_state: optax.OptState
+
+
+def scale_by_coin_betting(
+    direction_learner: optax.GradientTransformation,
+    scale_learner: optax.GradientTransformation | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    r"""``alg:1dred``: play :math:`w_t = w_1 + y_t x_t` and learn both factors.
+
+    The direction learner receives :math:`g_t`, the scale learner
+    :math:`s_t = \langle g_t, x_t\rangle`. Regrets add up (``thm:1dred``), because
+
+    .. math::
+       \langle g_t, y_t x_t - u\rangle
+       = s_t (y_t - \|u\|) + \|u\| \langle g_t, x_t - u/\|u\|\rangle.
+
+    Args:
+      direction_learner: plays in the current unit ball, ``ftrl_step()`` in the paper; any Optax
+        optimizer that starts at zero may stand here.
+      scale_learner: any Optax optimizer of one number, ``coin_betting()`` in the paper and by
+        default.
+    """
+    direction_learner = optax.with_extra_args_support(direction_learner)
+    scale_learner = optax.with_extra_args_support(
+        coin_betting() if scale_learner is None else scale_learner
+    )
+
+    def init(params):
+        scale = jnp.zeros((), _precision.working_dtype(params))
+        return ScaleByCoinBettingState(
+            origin=params,
+            direction=optax.tree.zeros_like(params),
+            scale=scale,
+            direction_state=direction_learner.init(optax.tree.zeros_like(params)),
+            scale_state=scale_learner.init(scale),
+        )
+
+    def update(updates, state, params, *, geometry=None, **extra_args):
+        # The norm is one of the whole space: it means nothing to the one-dimensional learner.
+        scale_step, scale_state = scale_learner.update(
+            _precision.inner(updates, state.direction), state.scale_state, state.scale, **extra_args
+        )
+        direction_step, direction_state = direction_learner.update(
+            updates, state.direction_state, state.direction, geometry=geometry, **extra_args
+        )
+        scale = optax.apply_updates(state.scale, scale_step)
+        direction = optax.apply_updates(state.direction, direction_step)
+        step = jax.tree.map(
+            lambda origin, x, w: origin + scale * x - w, state.origin, direction, params
+        )
+        return step, ScaleByCoinBettingState(
+            state.origin, direction, scale, direction_state, scale_state
+        )
+
+    return _precision.in_working_precision(
+        "scale_by_coin_betting", optax.GradientTransformationExtraArgs(init, update)
+    )
