@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -51,14 +52,14 @@ def inner(left: Any, right: Any) -> jax.Array:
 
 
 def in_working_precision(
-    name: str, layer: optax.GradientTransformationExtraArgs
+    name: str, init: Callable, update: Callable
 ) -> optax.GradientTransformationExtraArgs:
-    """Hand ``layer`` checked trees of one dtype, and cast its updates back to the parameters'."""
+    """Hand a layer checked trees of one dtype, and cast its updates back to the parameters'."""
 
-    def init(params):
-        return layer.init(copy(params, working_dtype(params)))
+    def checked_init(params):
+        return init(copy(params, working_dtype(params)))
 
-    def update(updates, state, params=None, **extra_args):
+    def checked_update(updates, state, params=None, **extra_args):
         if params is None:
             raise ValueError(
                 f"`{name}` moves from where the parameters are, so it needs them: call "
@@ -66,10 +67,10 @@ def in_working_precision(
             )
         _check_shapes(name, updates, params)
         dtype = working_dtype(params)
-        step, state = layer.update(cast(updates, dtype), state, cast(params, dtype), **extra_args)
+        step, state = update(cast(updates, dtype), state, cast(params, dtype), **extra_args)
         return jax.tree.map(_narrow, step, params), state
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(checked_init, checked_update)
 
 
 def _narrow(step, param):
@@ -83,17 +84,18 @@ def _narrow(step, param):
 
 
 def _check_shapes(name, updates, params):
-    if jax.tree.structure(updates) != jax.tree.structure(params):
+    received = dict(jax.tree_util.tree_leaves_with_path(updates))
+    expected = dict(jax.tree_util.tree_leaves_with_path(params))
+    keystr = jax.tree_util.keystr
+    if received.keys() != expected.keys():
         raise ValueError(
-            f"`{name}` received gradients with the tree {jax.tree.structure(updates)} for "
-            f"parameters with the tree {jax.tree.structure(params)}. Pass the gradient of the "
-            "same parameters that were given to `init`."
+            f"`{name}` received gradients for the leaves {[*map(keystr, received)]} of a tree "
+            f"whose leaves are {[*map(keystr, expected)]}. Pass the gradient of the same "
+            "parameters that were given to `init`."
         )
-    for (path, gradient), param in zip(
-        jax.tree_util.tree_leaves_with_path(updates), jax.tree.leaves(params), strict=True
-    ):
-        if jnp.shape(gradient) != jnp.shape(param):
+    for path, param in expected.items():
+        if jnp.shape(received[path]) != jnp.shape(param):
             raise ValueError(
-                f"`{name}` received a gradient of shape {jnp.shape(gradient)} for the parameter"
-                f"{jax.tree_util.keystr(path)} of shape {jnp.shape(param)}. They must agree."
+                f"`{name}` received a gradient of shape {jnp.shape(received[path])} for the "
+                f"parameter {keystr(path) or 'array'} of shape {jnp.shape(param)}. They must agree."
             )

@@ -125,9 +125,7 @@ def coin_betting(epsilon=1.0, Z=1.0) -> optax.GradientTransformationExtraArgs:
             coins_out_of_range=state.coins_out_of_range + refused,
         )
 
-    return _precision.in_working_precision(
-        "coin_betting", optax.GradientTransformationExtraArgs(init, update)
-    )
+    return _precision.in_working_precision("coin_betting", init, update)
 
 
 def _coin(gradient):

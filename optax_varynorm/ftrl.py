@@ -38,7 +38,7 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     .. math::
        x_{t+1} = -\mathrm{to\_primal}(\theta_t)
-                 \min\Big(\frac{\sqrt{\sigma/2}}{\sqrt{1+S_t}}, \frac{1}{\|\theta_t\|_{t,\star}}\Big).
+         \min\Big(\frac{\sqrt{\sigma/2}}{\sqrt{1+S_t}}, \frac{1}{\|\theta_t\|_{t,\star}}\Big).
 
     Needs ``geometry``, which ``with_varying_norm`` provides.
     """
@@ -63,6 +63,4 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         point = optax.tree.scale(-step, leader)
         return optax.tree.sub(point, params), FTRLState(gradient_sum, squared_sum)
 
-    return _precision.in_working_precision(
-        "ftrl_step", optax.GradientTransformationExtraArgs(init, update)
-    )
+    return _precision.in_working_precision("ftrl_step", init, update)

@@ -61,8 +61,9 @@ def full_matrix_adagrad(
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:adagrad``: full-matrix AdaGrad with the best learning rate, learned on the fly.
 
-    Regret :math:`\tilde O\big(\sqrt{\langle u, G_T^{1/2} u\rangle \mathrm{tr}\,G_T^{1/2}}\big)`. Best
-    when gradients are nearly, but not quite, in few directions. One eigendecomposition a round.
+    Regret :math:`\tilde O\big(\sqrt{\langle u, G_T^{1/2} u\rangle \mathrm{tr}\,G_T^{1/2}}\big)`.
+    Best when gradients are nearly, but not quite, in few directions. One eigendecomposition a
+    round.
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.

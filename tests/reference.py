@@ -289,6 +289,7 @@ def play(norm, gradients, start, epsilon=1.0, Z=1.0, domain=None, surrogate="tig
     learner = CoinBetting(epsilon, Z)
     theta, S = np.zeros_like(start), 0.0
     x = np.zeros_like(start)  # argmin psi_0
+    previous = norm
     log = {name: [] for name in Play.__dataclass_fields__ if name not in ("start", "norms")}
 
     def propose():
@@ -346,7 +347,7 @@ def regret_bound(record, u, epsilon, factor=1.0):
 def section_adagrad_sequence(d, T):
     """The example of sec:adagrad on the standard basis; T = 2 d + 2 k sqrt(d). Returns (T, d)."""
     root = math.isqrt(d)
-    if root**2 != d or T < 2 * d or (T - 2 * d) % (2 * root):
+    if root**2 != d or 2 * d > T or (T - 2 * d) % (2 * root):
         raise ValueError("d must be a perfect square and T = 2 d + 2 k sqrt(d)")
     e = np.eye(d)
     rows = [*e, *(-e)]
@@ -359,7 +360,7 @@ def section_adagrad_sequence(d, T):
 # --- Self-check --------------------------------------------------------------------------------
 
 
-def ftrl_point_numerically(norm, theta, S, tolerance=1e-9):
+def ftrl_point_numerically(norm, theta, S, tolerance=1e-8):
     """argmin of psi_t(x) + <theta, x> by compass search over directions, using only `norm.norm`.
 
     On each ray the objective is a scalar quadratic, minimised exactly on [0, 1].
@@ -373,10 +374,11 @@ def ftrl_point_numerically(norm, theta, S, tolerance=1e-9):
 
     u, step = -theta / np.linalg.norm(theta), 0.5
     value = best_on_ray(u)[0]
+    demand = 1e-3 * abs(value)  # a move counts when it gains demand * step^2
     moves = np.vstack([np.eye(len(u)), -np.eye(len(u))])
     while step > tolerance:
         trial = min((u + step * move for move in moves), key=lambda c: best_on_ray(c)[0])
-        if best_on_ray(trial)[0] < value:
+        if best_on_ray(trial)[0] < value - demand * step**2:
             value, u = best_on_ray(trial)[0], trial
         else:
             step /= 2.0

@@ -41,7 +41,7 @@ def l2_ball(radius, center=0.0) -> Domain:
 
     def centered(point):
         dtype = _precision.working_dtype(point)
-        if jax.tree.structure(center) == jax.tree.structure(0.0) and jnp.ndim(center) == 0:
+        if jax.tree_util.all_leaves([center]) and jnp.ndim(center) == 0:
             middle = optax.tree.full_like(point, jnp.asarray(center, dtype))
         else:
             require_like("The center of `l2_ball`, unless a number,", center, point)
@@ -104,4 +104,3 @@ def _solve_secular_equation(values, target, radius):
     point = point_at(multiplier)
     length = jnp.sqrt(jnp.vdot(point, point))
     return multiplier, point * (radius / jnp.where(length > 0, length, radius))
-

@@ -30,7 +30,7 @@ class Domain(NamedTuple):
 
     Attributes:
       project: ``(norm, norm_state, point) -> Projection``, the nearest point in that norm.
-      contains: ``point -> bool``, membership up to rounding.
+      contains: ``point -> bool``, membership up to rounding, of numbers of size one at least.
     """
 
     project: Callable[[VaryingNorm, NormState, optax.Params], Projection]
@@ -65,4 +65,3 @@ def require_like(what: str, tree: Any, point: optax.Params) -> None:
 
 def select(condition: jax.Array, if_true: Any, if_false: Any) -> Any:
     return jax.tree.map(lambda yes, no: jnp.where(condition, yes, no), if_true, if_false)
-

@@ -12,6 +12,7 @@ from optax_varynorm.domains.domain import (
     Projection,
     require_like,
     require_quadratic,
+    select,
 )
 
 
@@ -26,7 +27,9 @@ def half_space(normal, offset) -> Domain:
        \lambda = \frac{\max(0, \langle a, v\rangle - b)}{\|a\|_\star^2}, \qquad
        \mathrm{to\_dual}(v - w) = \lambda a.
     """
-    return _one_constraint("half_space", normal, offset, lambda violation: jnp.maximum(violation, 0))
+    return _one_constraint(
+        "half_space", normal, offset, lambda violation: jnp.maximum(violation, 0)
+    )
 
 
 def hyperplane(normal, offset) -> Domain:
@@ -51,13 +54,13 @@ def _one_constraint(name, normal, offset, count) -> Domain:
         fastest = norm.to_primal(norm_state, a)
         multiplier = count(_precision.inner(a, point) - b) / _precision.inner(a, fastest)
         residual = optax.tree.scale(multiplier, fastest)
-        return Projection(
-            optax.tree.sub(point, residual), residual, optax.tree.scale(multiplier, a)
-        )
+        moved = select(multiplier == 0, point, optax.tree.sub(point, residual))
+        return Projection(moved, residual, optax.tree.scale(multiplier, a))
 
     def contains(point):
         a, b = in_dtype_of(point)
-        size = jnp.abs(b) + _precision.inner(jax.tree.map(jnp.abs, a), jax.tree.map(jnp.abs, point))
+        sizes = jax.tree.map(lambda x: 1 + jnp.abs(x), point)
+        size = jnp.abs(b) + _precision.inner(jax.tree.map(jnp.abs, a), sizes)
         violation = jnp.abs(count(_precision.inner(a, point) - b))
         return violation <= _precision.rounding(b.dtype) * size
 
@@ -111,8 +114,7 @@ def affine(matrix, offset) -> Domain:
 
     def contains(point):
         flat, _, m, b = in_dtype_of(point)
-        size = jnp.abs(m) @ jnp.abs(flat) + jnp.abs(b)
+        size = jnp.abs(m) @ (1 + jnp.abs(flat)) + jnp.abs(b)
         return jnp.all(jnp.abs(m @ flat - b) <= _precision.rounding(b.dtype) * size)
 
     return Domain(project, contains)
-

@@ -35,8 +35,12 @@ def full_matrix_norm(lipschitz=1.0) -> VaryingNorm:
     def observe_gradient(state, gradient):
         flat, _ = ravel_pytree(gradient)
         primal = state.inverse_matrix @ flat
-        # Rounding may turn a tiny positive <g, P g> negative; the inverse must not grow from it.
-        squared_dual_norm = jnp.maximum(jnp.vdot(flat, primal), 0)
+        # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below
+        # is <g, P g>. Where rounding has eaten P in the direction of g, it keeps the diagonal of
+        # the inverse positive and thereby all of it bounded.
+        diagonal = jnp.diagonal(state.inverse_matrix)
+        least = jnp.max(jnp.where(primal == 0, 0, primal**2 / diagonal), initial=0)
+        squared_dual_norm = jnp.maximum(jnp.vdot(flat, primal), least)
         shrunk = primal / jnp.sqrt(1 + squared_dual_norm)
         return FullMatrixNormState(state.inverse_matrix - jnp.outer(shrunk, shrunk))
 

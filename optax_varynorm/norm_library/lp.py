@@ -42,7 +42,9 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         )
         length = jnp.where(largest > 0, total, 1) ** (1 / power)
         return jax.tree.map(
-            lambda x, small: factor * scale * length * jnp.sign(x) * (small / length) ** (power - 1),
+            lambda x, small: (
+                factor * scale * length * jnp.sign(x) * (small / length) ** (power - 1)
+            ),
             tree,
             shrunk,
         )

@@ -88,7 +88,11 @@ def project(
             charged = jax.tree.map(lambda g, n: (g + charge * n) / 2, updates, state.normal)
 
         learner_step, learner_state = learner.update(
-            charged, state.projected_learner_state, state.unprojected, geometry=geometry, **extra_args
+            charged,
+            state.projected_learner_state,
+            state.unprojected,
+            geometry=geometry,
+            **extra_args,
         )
         unprojected = optax.apply_updates(state.unprojected, learner_step)
         point, residual, normal = domain.project(norm, after, unprojected)
@@ -96,6 +100,4 @@ def project(
             unprojected, point, residual, normal, learner_state
         )
 
-    return _precision.in_working_precision(
-        "project", optax.GradientTransformationExtraArgs(init, update)
-    )
+    return _precision.in_working_precision("project", init, update)

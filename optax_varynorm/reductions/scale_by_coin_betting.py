@@ -77,6 +77,4 @@ def scale_by_coin_betting(
             state.origin, direction, scale, direction_state, scale_state
         )
 
-    return _precision.in_working_precision(
-        "scale_by_coin_betting", optax.GradientTransformationExtraArgs(init, update)
-    )
+    return _precision.in_working_precision("scale_by_coin_betting", init, update)

@@ -77,6 +77,4 @@ def with_varying_norm(
             learner_state=learner_state,
         )
 
-    return _precision.in_working_precision(
-        "with_varying_norm", optax.GradientTransformationExtraArgs(init, update)
-    )
+    return _precision.in_working_precision("with_varying_norm", init, update)

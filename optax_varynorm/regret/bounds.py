@@ -105,7 +105,8 @@ def thm_fullmatrixdetail(
       rank: rank of the gradients.
       rounds: ``T``.
     """
-    squared_dual_norm_sum = rank * jnp.log1p(jnp.asarray(rounds, jnp.result_type(float)))
+    dtype = jnp.result_type(float)
+    squared_dual_norm_sum = jnp.asarray(rank, dtype) * jnp.log1p(jnp.asarray(rounds, dtype))
     return thm_varynorm(
         comparator_norm,
         squared_dual_norm_sum,

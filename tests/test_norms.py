@@ -1,0 +1,155 @@
+"""What a varying norm promises: duality, growth, strong convexity."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import optax_varynorm as vn
+from tests import reference
+from tests.playing import KINDS, stream
+
+NORMS = {
+    "l2": vn.lp_norm(),
+    "l1.5": vn.lp_norm(1.5),
+    "l1.1": vn.lp_norm(1.1, lipschitz=3.0),
+    "full_matrix": vn.full_matrix_norm(),
+    "full_matrix_3": vn.full_matrix_norm(3.0),
+    "full_matrix_root": vn.full_matrix_root_norm(),
+    "full_matrix_root_3": vn.full_matrix_root_norm(3.0),
+}
+# XLA flushes what is nearly subnormal to zero; that is no business of a norm.
+vectors = hnp.arrays(np.float64, 4, elements=st.floats(-1e3, 1e3)).map(
+    lambda x: np.where(np.abs(x) < 1e-9, 0.0, x)
+)
+all_norms = pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+
+
+def states(norm, gradients):
+    """The states of ``||.||_0`` to ``||.||_T``."""
+    state = norm.init(jnp.zeros(gradients.shape[1], gradients.dtype))
+    result = [state]
+    for gradient in gradients:
+        state = norm.observe_gradient(state, jnp.asarray(gradient))
+        result.append(state)
+    return result
+
+
+@functools.cache
+def late_state(norm, dtype=jnp.float64):
+    gradients = jnp.asarray(stream("power_law", 12, 4), dtype)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), states(norm, gradients)[-1])
+
+
+@all_norms
+@given(point=vectors)
+def test_duality_maps_invert_each_other(norm, point):
+    with jax.enable_x64(True):
+        state = late_state(norm)
+        there = norm.to_dual(state, jnp.asarray(point))
+        back = norm.to_primal(state, there)
+        # (p - 1)-th powers lose what underflows; the rest comes back.
+        np.testing.assert_allclose(back, point, rtol=1e-6, atol=1e-9 * np.max(np.abs(point)))
+        np.testing.assert_allclose(
+            vn.primal_norm(norm, state, jnp.asarray(point)),
+            vn.dual_norm(norm, state, there),
+            rtol=1e-9,
+        )
+
+
+@all_norms
+@given(point=vectors, gradient=vectors)
+def test_no_pairing_exceeds_the_product_of_norms(norm, point, gradient):
+    with jax.enable_x64(True):
+        state = late_state(norm)
+        x, g = jnp.asarray(point), jnp.asarray(gradient)
+        limit = vn.primal_norm(norm, state, x) * vn.dual_norm(norm, state, g)
+        assert abs(point @ gradient) <= limit * (1 + 1e-9) + 1e-9
+        aligned = norm.to_primal(state, g)
+        np.testing.assert_allclose(
+            gradient @ np.asarray(aligned),
+            vn.primal_norm(norm, state, aligned) * vn.dual_norm(norm, state, g),
+            rtol=1e-9,
+        )
+
+
+@all_norms
+@given(x=vectors, y=vectors, p=st.floats(0, 1))
+def test_half_the_square_is_strongly_convex(norm, x, y, p):
+    with jax.enable_x64(True):
+        state = late_state(norm)
+
+        def squared(z):
+            return float(vn.primal_norm(norm, state, jnp.asarray(z))) ** 2
+
+        middle = squared(p * x + (1 - p) * y)
+        chord = p * squared(x) + (1 - p) * squared(y)
+        gap = norm.strong_convexity * p * (1 - p) * squared(x - y)
+        assert middle <= chord - gap + 1e-9 * (1 + chord)
+
+
+@all_norms
+@pytest.mark.parametrize("kind", KINDS)
+def test_norms_never_decrease(x64, norm, kind):
+    history = states(norm, stream(kind, 12, 4))
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(20, 4)))
+    for point in points:
+        lengths = np.array([vn.primal_norm(norm, state, point) for state in history])
+        assert np.all(np.diff(lengths) >= -1e-9)
+
+
+@all_norms
+def test_a_zero_gradient_changes_nothing(norm):
+    state = late_state(norm, jnp.float32)
+    after = norm.observe_gradient(state, jnp.zeros(4))
+    for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+
+
+@all_norms
+def test_the_eigenbasis_is_that_of_the_matrix(x64, norm):
+    if not norm.is_quadratic:
+        return
+    state = late_state(norm)
+    basis = norm.eigenbasis(state)
+    vectors = np.eye(4) if basis.vectors is None else basis.vectors
+    matrix = vectors @ np.diag(np.broadcast_to(basis.values, 4)) @ vectors.T
+    expected = np.stack([norm.to_dual(state, axis) for axis in jnp.eye(4)])
+    np.testing.assert_allclose(matrix, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_matrix_norms_match_the_reference(x64):
+    gradients = stream("power_law", 50, 6)
+    x = jnp.asarray(np.random.default_rng(1).normal(size=6))
+    for norm, theirs in (
+        (vn.full_matrix_norm(2.0), reference.FullMatrix(6, 2.0)),
+        (vn.full_matrix_root_norm(2.0), reference.FullMatrixRoot(6, 2.0)),
+    ):
+        state = states(norm, gradients)[-1]
+        for gradient in gradients:
+            theirs = theirs.observe(gradient)
+        np.testing.assert_allclose(vn.primal_norm(norm, state, x), theirs.norm(x), rtol=1e-10)
+        np.testing.assert_allclose(vn.dual_norm(norm, state, x), theirs.dual_norm(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e14])
+@all_norms
+def test_extreme_gradients_leave_float32_states_finite(norm, scale):
+    state = late_state(norm, jnp.float32)
+    for gradient in scale * stream("random", 20, 4):
+        state = norm.observe_gradient(state, jnp.asarray(gradient, jnp.float32))
+        primal = norm.to_primal(state, jnp.ones(4))
+        assert np.all(np.isfinite(primal))
+        assert np.all([np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state)])
+
+
+def test_lp_norm_of_traced_p_is_that_of_known_p():
+    x = jnp.array([1.0, -2.0, 0.0])
+    for p in (2.0, 1.4):
+        traced = jax.jit(lambda p: vn.lp_norm(p).to_primal((), x))(jnp.float32(p))
+        np.testing.assert_allclose(traced, vn.lp_norm(p).to_primal((), x), rtol=1e-5)
