@@ -1,0 +1,199 @@
+"""Bad input gets an error that says what to do; bad gradients get skipped and counted."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import optax_varynorm as vn
+from tests.playing import play, stream
+
+OPTIMIZERS = {
+    "fixed_norm": vn.fixed_norm(),
+    "fixed_norm_1.5": vn.fixed_norm(1.5),
+    "full_matrix": vn.full_matrix(),
+    "full_matrix_adagrad": vn.full_matrix_adagrad(),
+    "full_matrix_in_a_half_space": vn.full_matrix(domain=vn.half_space(np.ones(3), 1.0)),
+    "full_matrix_adagrad_on_a_ball": vn.full_matrix_adagrad(domain=vn.l2_ball(1.0)),
+}
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: vn.coin_betting(epsilon=0.0), "`epsilon` .* must be a positive number"),
+        (lambda: vn.full_matrix(epsilon=-1.0), "`epsilon` .* must be a positive number"),
+        (lambda: vn.full_matrix(epsilon=float("nan")), "`epsilon` .* must be a positive number"),
+        (lambda: vn.coin_betting(Z=0.0), r"`Z` must lie in \(0, 1\]"),
+        (lambda: vn.coin_betting(Z=1.5), r"`Z` must lie in \(0, 1\]"),
+        (lambda: vn.lp_norm(1.0), "1 < p <= 2"),
+        (lambda: vn.fixed_norm(p=2.5), "1 < p <= 2"),
+        (lambda: vn.full_matrix(lipschitz=0.0), "`lipschitz` .* must be a positive number"),
+        (lambda: vn.full_matrix(lipschitz=float("inf")), "`lipschitz` .* must be a positive"),
+        (lambda: vn.full_matrix(lipschitz=None), "Pass an upper bound"),
+        (lambda: vn.l2_ball(0.0), "`radius` .* must be a positive number"),
+        (lambda: vn.l2_ball(1.0, float("nan")), "center .* must be finite"),
+        (lambda: vn.half_space(np.zeros(3), 1.0), "normal .* is zero"),
+        (lambda: vn.half_space(np.ones(3), np.inf), "offset .* must be finite"),
+        (lambda: vn.hyperplane(np.array([1.0, np.nan]), 0.0), "normal .* must be finite"),
+        (lambda: vn.affine(np.ones(3), np.ones(3)), r"shape \(constraints, coordinates\)"),
+        (lambda: vn.affine(np.ones((2, 3)), np.zeros(2)), "linearly dependent"),
+        (
+            lambda: vn.project(vn.whole_space(), vn.ftrl_step(), surrogate="loose"),
+            "'tight' or 'paper'",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@every_optimizer
+def test_missing_parameters_are_asked_for(optimizer):
+    state = optimizer.init(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"call `update\(gradients, state, params\)`"):
+        optimizer.update(jnp.zeros(3), state)
+
+
+@every_optimizer
+def test_wrong_shapes_are_refused(optimizer):
+    state = optimizer.init(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"gradient of shape \(2,\) .* of shape \(3,\)"):
+        optimizer.update(jnp.zeros(2), state, jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"gradient of shape \(\)"):
+        optimizer.update(jnp.zeros(()), state, jnp.zeros(3))
+    with pytest.raises(ValueError, match="leaves"):
+        optimizer.update({"a": jnp.zeros(3)}, state, jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "layer", [vn.ftrl_step(), vn.project(vn.l2_ball(1.0), optax.sgd(1.0))], ids=["ftrl", "project"]
+)
+def test_layers_ask_for_their_norm(layer):
+    state = layer.init(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"Wrap it: `with_varying_norm\("):
+        layer.update(jnp.zeros(3), state, jnp.zeros(3))
+
+
+def test_domains_ask_for_the_norms_they_can_project_in():
+    for domain in (vn.l2_ball(1.0), vn.affine(np.ones((1, 3)), np.zeros(1))):
+        optimizer = vn.fixed_norm(p=1.5, domain=domain)
+        state = optimizer.init(jnp.zeros(3))
+        with pytest.raises(ValueError, match="quadratic norms only"):
+            optimizer.update(jnp.zeros(3), state, jnp.zeros(3))
+    tight = vn.with_varying_norm(
+        vn.lp_norm(1.5), vn.project(vn.half_space(np.ones(3), 1.0), optax.sgd(1.0))
+    )
+    state = tight.init(jnp.zeros(3))
+    with pytest.raises(ValueError, match="surrogate='paper'"):
+        tight.update(jnp.zeros(3), state, jnp.zeros(3))
+    injected = optax.inject_hyperparams(vn.fixed_norm)(p=1.5, domain=vn.half_space(np.ones(3), 1.0))
+    state = injected.init(jnp.zeros(3))
+    with pytest.raises(ValueError, match="static_args"):
+        jax.jit(injected.update)(jnp.zeros(3), state, jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        vn.half_space(np.ones(2), 1.0),
+        vn.hyperplane({"a": np.ones(3)}, 1.0),
+        vn.affine(np.ones((1, 2)), np.zeros(1)),
+        vn.l2_ball(1.0, np.zeros(2)),
+    ],
+    ids=["half_space", "hyperplane", "affine", "l2_ball"],
+)
+def test_domains_of_another_shape_are_refused(domain):
+    with pytest.raises(ValueError, match=r"must be shaped like|must agree"):
+        vn.full_matrix(domain=domain).init(jnp.zeros(3))
+
+
+def test_a_start_outside_the_domain_is_refused():
+    domain = vn.l2_ball(1.0)
+    with pytest.raises(ValueError, match="Start inside"):
+        vn.full_matrix(domain=domain).init(2 * jnp.ones(3))
+    start = domain.project(vn.lp_norm(), (), 2 * jnp.ones(3)).point
+    vn.full_matrix(domain=domain).init(start)
+
+
+def test_integer_parameters_are_refused():
+    with pytest.raises(ValueError, match="must be floating point"):
+        vn.full_matrix().init(jnp.zeros(3, jnp.int32))
+
+
+@every_optimizer
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+def test_bad_gradients_are_skipped_and_counted(optimizer, bad):
+    """Playing with them is playing without them."""
+    good = stream("random", 40, 3).astype(np.float32)
+    spoiled = good.copy()
+    spoiled[::8, 1] = bad
+    clean = np.where(np.arange(40)[:, None] % 8 == 0, 0, good).astype(np.float32)
+    game = play(optimizer, jnp.asarray(spoiled), jnp.zeros(3))
+    expected = play(optimizer, jnp.asarray(clean), jnp.zeros(3))
+    assert int(game.final_state.skipped_rounds) == 5
+    np.testing.assert_allclose(game.points, expected.points, atol=1e-6)
+    for leaf in jax.tree.leaves(game.states):
+        assert np.all(np.isfinite(leaf))
+
+
+@every_optimizer
+def test_gradients_beyond_the_promise_are_clipped_and_counted(optimizer):
+    gradients = stream("random", 30, 3).astype(np.float32)
+    gradients[10] *= 1e6
+    game = play(optimizer, jnp.asarray(gradients), jnp.zeros(3))
+    assert int(game.final_state.clipped_rounds) >= 1
+    inner = optax.tree.get(game.final_state, "squared_dual_norm_sum")
+    assert inner <= 30 * (1 + 1e-3)
+    assert int(optax.tree.get(game.final_state, "coins_out_of_range")) == 0
+    for leaf in jax.tree.leaves(game.states):
+        assert np.all(np.isfinite(leaf))
+
+
+# Anything a float32 can be, mostly ordinary.
+wild = st.one_of(
+    st.floats(width=32), st.floats(-1, 1, width=32), st.sampled_from([0.0, 1e18, 1e-30])
+)
+
+
+@every_optimizer
+@given(gradients=hnp.arrays(np.float32, (32, 3), elements=wild))
+def test_no_stream_of_floats_breaks_the_state(optimizer, gradients):
+    game = play(optimizer, jnp.asarray(gradients), jnp.zeros(3))
+    for leaf in jax.tree.leaves(game):
+        assert np.all(np.isfinite(leaf))
+
+
+@every_optimizer
+def test_a_hundred_thousand_equal_gradients_saturate(optimizer):
+    """float32, no domain or an unbounded one: everything stays finite."""
+    gradient = jnp.array([0.6, 0.0, -0.8])
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    carry = (jnp.zeros(3), optimizer.init(jnp.zeros(3)))
+    (params, state), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=100_000))(carry)
+    for leaf in jax.tree.leaves((params, state)):
+        assert np.all(np.isfinite(leaf))
+    assert optax.tree.get(state, "log_wealth") <= np.log(np.finfo(np.float32).max) / 2 + 1e-3
+
+
+def test_float16_parameters_saturate_instead_of_overflowing():
+    optimizer = vn.fixed_norm()
+    params = jnp.zeros(2, jnp.float16)
+    state = optimizer.init(params)
+    step = jax.jit(optimizer.update)
+    for _ in range(120):
+        updates, state = step(jnp.array([-1.0, 0.0], jnp.float16), state, params)
+        params = optax.apply_updates(params, updates)
+        assert np.all(np.isfinite(params))
+    assert params[0] == np.finfo(np.float16).max

@@ -1,0 +1,49 @@
+"""The README's examples and the Colabs do what they say."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from tools import run_readme
+
+COLABS = sorted((run_readme.README.parent / "colabs").glob("*.ipynb"))
+
+
+@pytest.fixture(autouse=True)
+def _as_a_user():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.mark.parametrize(
+    "source", run_readme.examples(), ids=lambda source: str(hash(source) % 997)
+)
+def test_readme_examples_run(source):
+    exec(compile(source, "README.md", "exec"), {"__name__": "__main__"})
+
+
+def test_the_demo_prints_the_readmes_table():
+    printed = subprocess.run(
+        [sys.executable, run_readme.__file__], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() in run_readme.README.read_text()
+
+
+@pytest.mark.parametrize("path", COLABS, ids=lambda path: path.stem)
+def test_colabs_run_and_store_no_output(path: pathlib.Path):
+    cells = json.loads(path.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(cells) <= 20
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    namespace: dict = {"__name__": "__main__"}
+    for cell in code:
+        exec(compile("".join(cell["source"]), path.name, "exec"), namespace)
+    assert "assert" in "".join(code[-1]["source"]), "the last cell asserts the claim"
+
+
+def test_there_are_colabs():
+    assert COLABS
