@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -19,18 +20,24 @@ def _as_a_user():
         yield
 
 
-@pytest.mark.parametrize(
-    "source", run_readme.examples(), ids=lambda source: str(hash(source) % 997)
-)
-def test_readme_examples_run(source):
+@pytest.mark.parametrize("number", range(len(run_readme.examples())))
+def test_readme_examples_run(number):
+    source = run_readme.examples()[number]
     exec(compile(source, "README.md", "exec"), {"__name__": "__main__"})
 
 
 def test_the_demo_prints_the_readmes_table():
+    """Word for word; another machine may round the third digit differently."""
     printed = subprocess.run(
         [sys.executable, run_readme.__file__], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.strip() in run_readme.README.read_text()
+    ).stdout.split()
+    documents = run_readme.README.read_text().split("`make demo` prints")[1].split("```")[1].split()
+    assert len(printed) == len(documents)
+    for ours, written in zip(printed, documents, strict=True):
+        if re.fullmatch(r"\d+\.\d+", written):
+            assert float(ours) == pytest.approx(float(written), rel=0.02)
+        else:
+            assert ours == written
 
 
 @pytest.mark.parametrize("path", COLABS, ids=lambda path: path.stem)
