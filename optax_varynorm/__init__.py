@@ -21,14 +21,15 @@ from optax_varynorm.domains import (
 )
 from optax_varynorm.ftrl import FTRLState, ftrl_step
 from optax_varynorm.norm_library import (
-    FullMatrixNormState,
-    FullMatrixRootNormState,
+    GrowingInverse,
+    diagonal_norm,
     full_matrix_norm,
     full_matrix_root_norm,
     lp_norm,
 )
 from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
-from optax_varynorm.optimizers import fixed_norm, full_matrix, full_matrix_adagrad
+from optax_varynorm.optimizers import diagonal, fixed_norm, full_matrix, full_matrix_adagrad
+from optax_varynorm.playing import Game, play
 from optax_varynorm.reductions import (
     ProjectState,
     ScaleByCoinBettingState,
@@ -45,9 +46,9 @@ __all__ = [
     "Domain",
     "Eigenbasis",
     "FTRLState",
-    "FullMatrixNormState",
-    "FullMatrixRootNormState",
+    "Game",
     "Geometry",
+    "GrowingInverse",
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
@@ -55,6 +56,8 @@ __all__ = [
     "WithVaryingNormState",
     "affine",
     "coin_betting",
+    "diagonal",
+    "diagonal_norm",
     "dual_norm",
     "fixed_norm",
     "ftrl_step",
@@ -66,6 +69,7 @@ __all__ = [
     "hyperplane",
     "l2_ball",
     "lp_norm",
+    "play",
     "primal_norm",
     "project",
     "regret",

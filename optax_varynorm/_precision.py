@@ -37,7 +37,13 @@ def rounding(dtype) -> float:
 
 
 def cast(tree: Any, dtype: jnp.dtype) -> Any:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), tree)
+    """Leaves that have the dtype already stay the same objects."""
+
+    def cast_leaf(leaf):
+        same = isinstance(leaf, jax.Array) and leaf.dtype == dtype
+        return leaf if same else jnp.asarray(leaf, dtype)
+
+    return jax.tree.map(cast_leaf, tree)
 
 
 def copy(tree: Any, dtype: jnp.dtype) -> Any:

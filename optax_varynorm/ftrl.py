@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.norms import Geometry, dual_norm, require_geometry
+from optax_varynorm.norms import Geometry, require_geometry
 
 
 class FTRLState(NamedTuple):
@@ -49,13 +49,13 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del extra_args
-        norm, before, after = require_geometry("ftrl_step", geometry)
+        geometry = require_geometry("ftrl_step", geometry)
         gradient_sum = optax.tree.add(state.gradient_sum, updates)
-        squared_sum = state.squared_dual_norm_sum + dual_norm(norm, before, updates) ** 2
+        squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm(updates)
 
-        leader = norm.to_primal(after, gradient_sum)
+        leader = geometry.leader(updates, gradient_sum)
         squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
-        vertex = jnp.sqrt(jnp.asarray(norm.strong_convexity, squared_sum.dtype) / 2)
+        vertex = jnp.sqrt(jnp.asarray(geometry.norm.strong_convexity, squared_sum.dtype) / 2)
         step = jnp.minimum(
             vertex / jnp.sqrt(1 + squared_sum),
             jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),

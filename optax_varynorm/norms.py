@@ -1,11 +1,14 @@
 """What a varying norm is: two duality maps and a state that gradients make grow."""
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend.core import get_opaque_trace_state
+from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
 
@@ -33,32 +36,78 @@ class VaryingNorm(NamedTuple):
     Attributes:
       init: the state of :math:`\|\cdot\|_0` from the parameters.
       observe_gradient: the state of :math:`\|\cdot\|_t` from that of :math:`\|\cdot\|_{t-1}` and
-        :math:`g_t`. A zero gradient leaves the norm as it is.
+        :math:`g_t`. A zero gradient leaves the norm as it is. A norm with a ``leader`` takes a
+        third argument, the factor by which the gradient was shortened for the learner.
       to_dual: gradient of :math:`\tfrac12 \|x\|_t^2` (``A x`` for a quadratic norm).
       to_primal: gradient of :math:`\tfrac12 \|g\|_{t,\star}^2` (:math:`A^{-1} g`), its inverse.
       strong_convexity: the sigma for which :math:`\tfrac12\|\cdot\|_t^2` is sigma-strongly convex
         with respect to :math:`\|\cdot\|_t`.
       eigenbasis: the diagonalized matrix of a quadratic norm; ``None`` for every other norm.
+      leader: ``to_primal`` of the sum of the gradients so far, as shortened for the learner, flat.
+        A norm that carries it from round to round saves its learner a pass over the matrix;
+        others leave it out.
     """
 
     init: Callable[[optax.Params], NormState]
-    observe_gradient: Callable[[NormState, optax.Updates], NormState]
+    observe_gradient: Callable[..., NormState]
     to_dual: Callable[[NormState, optax.Params], optax.Updates]
     to_primal: Callable[[NormState, optax.Updates], optax.Params]
     strong_convexity: Any = 1.0
     eigenbasis: Callable[[NormState], Eigenbasis] | None = None
+    leader: Callable[[NormState], jax.Array] | None = None
 
     @property
     def is_quadratic(self) -> bool:
         return self.eigenbasis is not None
 
 
+class Measured(NamedTuple):
+    """A gradient whose dual norm is known, and the trace it was measured in."""
+
+    gradient: optax.Updates
+    squared_dual_norm: jax.Array
+    trace: Any
+
+
 class Geometry(NamedTuple):
-    r"""What round ``t`` knows of the norms: :math:`\|\cdot\|_{t-1}` and :math:`\|\cdot\|_t`."""
+    r"""What round ``t`` knows of the norms.
+
+    Attributes:
+      norm: the sequence of norms.
+      before: :math:`\|\cdot\|_{t-1}`, in which the point was played.
+      after: :math:`\|\cdot\|_t`, which has seen the gradient.
+      measured: the gradient that ``with_varying_norm`` handed inward, with what it knows of it.
+    """
 
     norm: VaryingNorm
     before: NormState
     after: NormState
+    measured: Measured | None = None
+
+    def squared_dual_norm(self, gradient: optax.Updates) -> jax.Array:
+        r""":math:`\|g\|_{t-1,\star}^2` of the gradient that a layer received."""
+        measured = self._as_measured(gradient)
+        if measured is not None:
+            return measured.squared_dual_norm
+        return dual_norm(self.norm, self.before, gradient) ** 2
+
+    def leader(self, gradient: optax.Updates, gradient_sum: optax.Updates) -> optax.Params:
+        """``to_primal`` in the norm after, of the sum of the gradients that a layer received."""
+        if self.norm.leader is not None and self._as_measured(gradient) is not None:
+            return ravel_pytree(gradient)[1](self.norm.leader(self.after))
+        return self.norm.to_primal(self.after, gradient_sum)
+
+    def _as_measured(self, gradient: optax.Updates) -> Measured | None:
+        """What is known of the gradient if it is the very one that was handed inward, always.
+
+        Decided while tracing, by identity: a layer that changes the gradient makes new arrays, and
+        one that leaves out rounds (under ``cond``) traces anew.
+        """
+        if self.measured is None or self.measured.trace != get_opaque_trace_state():
+            return None
+        ours, theirs = jax.tree.leaves(self.measured.gradient), jax.tree.leaves(gradient)
+        same = len(ours) == len(theirs) and all(map(operator.is_, ours, theirs))
+        return self.measured if same else None
 
 
 def primal_norm(norm: VaryingNorm, state: NormState, point: optax.Params) -> jax.Array:

@@ -6,7 +6,12 @@ from optax_varynorm import _arguments
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
 from optax_varynorm.ftrl import ftrl_step
-from optax_varynorm.norm_library import full_matrix_norm, full_matrix_root_norm, lp_norm
+from optax_varynorm.norm_library import (
+    diagonal_norm,
+    full_matrix_norm,
+    full_matrix_root_norm,
+    lp_norm,
+)
 from optax_varynorm.norms import VaryingNorm
 from optax_varynorm.reductions import project, scale_by_coin_betting, with_varying_norm
 
@@ -37,6 +42,25 @@ def fixed_norm(
     return _learn(lp_norm(p, _given(lipschitz)), epsilon, domain)
 
 
+def diagonal(
+    epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
+) -> optax.GradientTransformationExtraArgs:
+    r"""The diagonal of ``full_matrix``: :math:`\tilde O(\sqrt{d \sum_t \sum_j g_{t,j}^2 u_j^2})`.
+
+    Best when coordinates differ in scale and ``d`` is too large for a matrix. O(d) a round.
+
+    Args:
+      epsilon: the largest regret against the starting point, in units of loss.
+      lipschitz: the largest l_2 norm of a gradient. Longer ones are clipped.
+      domain: convex set to stay in; the whole space if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.diagonal()
+    >>> state = optimizer.init(jnp.zeros(2))
+    """
+    return _learn(diagonal_norm(_given(lipschitz)), epsilon, domain)
+
+
 def full_matrix(
     epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
 ) -> optax.GradientTransformationExtraArgs:
@@ -62,8 +86,8 @@ def full_matrix_adagrad(
     r"""``thm:adagrad``: full-matrix AdaGrad with the best learning rate, learned on the fly.
 
     Regret :math:`\tilde O\big(\sqrt{\langle u, G_T^{1/2} u\rangle \mathrm{tr}\,G_T^{1/2}}\big)`.
-    Best when gradients are nearly, but not quite, in few directions. One eigendecomposition a
-    round.
+    Best when gradients are nearly, but not quite, in few directions. O(d^2) a round, with a
+    factor of 10 in float32 and 24 in float64 for the nodes of a quadrature.
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.

@@ -18,6 +18,8 @@ NORMS = {
     "l2": vn.lp_norm(),
     "l1.5": vn.lp_norm(1.5),
     "l1.1": vn.lp_norm(1.1, lipschitz=3.0),
+    "diagonal": vn.diagonal_norm(),
+    "diagonal_root_3": vn.diagonal_norm(3.0, root=True),
     "full_matrix": vn.full_matrix_norm(),
     "full_matrix_3": vn.full_matrix_norm(3.0),
     "full_matrix_root": vn.full_matrix_root_norm(),
@@ -43,7 +45,7 @@ def states(norm, gradients):
 @functools.cache
 def late_state(norm, dtype=jnp.float64):
     gradients = jnp.asarray(stream("power_law", 12, 4), dtype)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), states(norm, gradients)[-1])
+    return states(norm, gradients)[-1]
 
 
 @all_norms

@@ -1,15 +1,14 @@
 """The norms that come with the package, one a file."""
 
-from optax_varynorm.norm_library.full_matrix import FullMatrixNormState, full_matrix_norm
-from optax_varynorm.norm_library.full_matrix_root import (
-    FullMatrixRootNormState,
-    full_matrix_root_norm,
-)
+from optax_varynorm.norm_library.diagonal import diagonal_norm
+from optax_varynorm.norm_library.full_matrix import full_matrix_norm
+from optax_varynorm.norm_library.full_matrix_root import full_matrix_root_norm
+from optax_varynorm.norm_library.growing_inverse import GrowingInverse
 from optax_varynorm.norm_library.lp import lp_norm
 
 __all__ = [
-    "FullMatrixNormState",
-    "FullMatrixRootNormState",
+    "GrowingInverse",
+    "diagonal_norm",
     "full_matrix_norm",
     "full_matrix_root_norm",
     "lp_norm",

@@ -69,7 +69,7 @@ def project(
         )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
-        norm, before, after = require_geometry("project", geometry)
+        norm, before, after, _ = require_geometry("project", geometry)
         if surrogate == "tight" and not norm.is_quadratic:
             raise ValueError(
                 "`surrogate='tight'` keeps gradients short in quadratic norms only. "

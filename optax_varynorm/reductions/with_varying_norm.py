@@ -5,9 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.extend.core import get_opaque_trace_state
 
 from optax_varynorm import _precision
-from optax_varynorm.norms import Geometry, NormState, VaryingNorm, dual_norm
+from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
 
 # A gradient is skipped when this many of its like would overflow a sum of squares.
 ROUNDS_THAT_MUST_FIT = 2.0**32
@@ -60,15 +61,18 @@ def with_varying_norm(
 
         length = dual_norm(norm, state.norm_state, gradient)
         too_long = length > 1 + _precision.rounding(dtype)
-        clipped = optax.tree.scale(jnp.where(too_long, 1 / length, 1), gradient)
+        share = jnp.where(too_long, 1 / length, 1)
+        clipped = optax.tree.scale(share, gradient)
 
-        norm_state = norm.observe_gradient(state.norm_state, gradient)
+        told = (gradient,) if norm.leader is None else (gradient, share)
+        norm_state = norm.observe_gradient(state.norm_state, *told)
+        measured = Measured(clipped, (share * length) ** 2, get_opaque_trace_state())
         step, learner_state = learner.update(
             clipped,
             state.learner_state,
             params,
             **extra_args,
-            geometry=Geometry(norm, state.norm_state, norm_state),
+            geometry=Geometry(norm, state.norm_state, norm_state, measured),
         )
         return step, WithVaryingNormState(
             norm_state=norm_state,

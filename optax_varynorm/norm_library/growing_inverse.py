@@ -1,0 +1,127 @@
+r"""The inverse of a matrix that grows by one rank-one term a round, at one read of it a round.
+
+With :math:`A \leftarrow A + g g^\top` and :math:`P = A^{-1}`, Sherman and Morrison's formula is
+
+.. math:: u = P g, \qquad r = \frac{1}{1 + \langle g, u\rangle}, \qquad P \leftarrow P - r u u^\top.
+
+Three things make it fast and lasting:
+
+* **Delay.** The terms :math:`\sqrt r u` wait in a buffer of ``K`` rows ``U``, so
+  :math:`P g = M g - U^\top (U g)`, and one matrix product every ``K`` rounds moves them into ``M``.
+  A round then reads the matrix once and writes it ``1/K`` times.
+* **Compensation.** What ``M - U^T U`` loses to rounding is kept beside ``M`` and added back at the
+  next flush. Rounding errors of a repeated update would otherwise add up until float32 knows
+  nothing of the directions in which ``A`` is large.
+* **A leader.** :math:`p = P\theta` follows the sum :math:`\theta` of the gradients without reading
+  the matrix: when :math:`\theta \leftarrow \theta + c g`, it becomes
+  :math:`p + r u (c - \langle g, p\rangle)`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+# At most this many terms wait: enough to make the flush a matrix product, few enough for the two
+# products with the buffer to stay cheap beside the one with the matrix.
+MOST_PENDING_TERMS = 64
+
+
+class GrowingInverse(NamedTuple):
+    """Attributes:
+    matrix: the inverse, without the terms that wait.
+    rounding: what the last flush could not add to ``matrix``, being too small.
+    pending_terms: rows ``sqrt(r) u`` to subtract the outer products of; zero where unused.
+    pending_count: how many of them are in use.
+    diagonal: the diagonal of the inverse, waiting terms included.
+    leader: the inverse times the weighted sum of the vectors so far.
+    """
+
+    matrix: jax.Array
+    rounding: jax.Array
+    pending_terms: jax.Array
+    pending_count: jax.Array
+    diagonal: jax.Array
+    leader: jax.Array
+
+
+def pending_capacity(dimension: int) -> int:
+    """How many terms wait: a sixth of the matrix's rows, but up to 16 while that is little memory.
+
+    Small matrices are batched by ``vmap``, where rare flushes matter more than a small buffer.
+    """
+    return min(MOST_PENDING_TERMS, max(dimension // 6, min(16, dimension // 4), 1))
+
+
+def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
+    """The inverse of ``I / value``, in the dtype of ``value``."""
+    capacity = pending_capacity(dimension)
+    return GrowingInverse(
+        matrix=value * jnp.eye(dimension, dtype=value.dtype),
+        rounding=jnp.zeros((dimension, dimension), value.dtype),
+        pending_terms=jnp.zeros((capacity, dimension), value.dtype),
+        pending_count=jnp.zeros((), jnp.int32),
+        diagonal=jnp.full((dimension,), value, value.dtype),
+        leader=jnp.zeros((dimension,), value.dtype),
+    )
+
+
+def times(inverse: GrowingInverse, vector: jax.Array) -> jax.Array:
+    """The inverse times a vector: one read of the matrix."""
+    waiting = (inverse.pending_terms @ vector) @ inverse.pending_terms
+    return inverse.matrix @ vector - waiting
+
+
+def dense(inverse: GrowingInverse) -> jax.Array:
+    """The inverse as one matrix, for rare work such as an eigendecomposition."""
+    waiting = inverse.pending_terms.T @ inverse.pending_terms
+    return inverse.matrix + (inverse.rounding - waiting)
+
+
+@jax.jit
+def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> GrowingInverse:
+    """The inverse after the matrix grew by the outer product of ``vector`` with itself.
+
+    Args:
+      inverse: the inverse before.
+      vector: ``g``.
+      share: ``c``, how much of the vector enters the sum that the leader follows.
+    """
+    primal = times(inverse, vector)
+    # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below is
+    # <g, P g>. Where rounding has eaten P in the direction of g, it keeps the diagonal of the
+    # inverse positive and thereby all of it bounded.
+    tiny = jnp.finfo(primal.dtype).tiny
+    least = jnp.max(primal**2 / jnp.maximum(inverse.diagonal, tiny), initial=0)
+    squared_dual_norm = jnp.maximum(jnp.vdot(vector, primal), least)
+    shrink = 1 / (1 + squared_dual_norm)
+
+    term = jnp.sqrt(shrink) * primal
+    waiting = GrowingInverse(
+        matrix=inverse.matrix,
+        rounding=inverse.rounding,
+        pending_terms=jax.lax.dynamic_update_index_in_dim(
+            inverse.pending_terms, term, inverse.pending_count, 0
+        ),
+        pending_count=inverse.pending_count + 1,
+        diagonal=inverse.diagonal - term**2,
+        leader=inverse.leader + shrink * (share - jnp.vdot(vector, inverse.leader)) * primal,
+    )
+    # A loop of one trip or none, where others write `cond`: it updates the matrix in place, and
+    # batched by vmap it still runs only when it must, while a batched `cond` always runs.
+    full = waiting.pending_count == inverse.pending_terms.shape[0]
+    return jax.lax.fori_loop(0, full.astype(jnp.int32), _flush, waiting)
+
+
+def _flush(_, inverse: GrowingInverse) -> GrowingInverse:
+    waiting = inverse.pending_terms.T @ inverse.pending_terms
+    change = inverse.rounding - waiting
+    matrix = inverse.matrix + change
+    return GrowingInverse(
+        matrix=matrix,
+        rounding=change - (matrix - inverse.matrix),
+        pending_terms=jnp.zeros_like(inverse.pending_terms),
+        pending_count=jnp.zeros_like(inverse.pending_count),
+        diagonal=jnp.diagonal(matrix),
+        leader=inverse.leader,
+    )
