@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto
 
-.PHONY: demo test test-slow lint types format clean
+.PHONY: demo test test-slow bench lint types format clean
 
 demo: .venv/installed
 	$(BIN)/python tools/run_readme.py
@@ -14,6 +14,9 @@ test: lint types
 
 test-slow: .venv/installed-test
 	$(PYTEST) -m slow
+
+bench: .venv/installed-bench
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -35,6 +38,10 @@ format: .venv/installed-test
 
 .venv/installed-test: pyproject.toml | .venv/bin/python
 	$(PIP) install --editable '.[test]'
+	touch $@
+
+.venv/installed-bench: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable '.[bench]'
 	touch $@
 
 clean:

@@ -156,6 +156,29 @@ def test_gradients_beyond_the_promise_are_clipped_and_counted(optimizer):
         assert np.all(np.isfinite(leaf))
 
 
+@pytest.mark.parametrize(
+    ("norm", "matrix"),
+    [
+        (vn.full_matrix_norm(), lambda g: 2 * np.eye(3) + np.outer(g, g)),
+        (
+            vn.full_matrix_root_norm(exact_every=1),
+            lambda g: np.eye(3) + (np.sqrt(1 + g @ g) - 1) * np.outer(g, g) / (g @ g),
+        ),
+    ],
+    ids=["full_matrix", "full_matrix_root"],
+)
+def test_a_long_gradient_reaches_the_norm_as_it_is_and_the_learner_at_length_one(x64, norm, matrix):
+    gradient = np.array([30.0, 0.0, -40.0])
+    optimizer = vn.with_varying_norm(norm, vn.ftrl_step())
+    final = play(optimizer, jnp.asarray(gradient[None]), jnp.zeros(3)).final_state
+    state = jax.tree.map(jnp.asarray, final.norm_state)
+    ours = np.stack([norm.to_dual(state, axis) for axis in jnp.eye(3)])
+    np.testing.assert_allclose(ours, matrix(gradient), rtol=1e-9, atol=1e-9)
+    length = vn.dual_norm(norm, norm.init(jnp.zeros(3)), jnp.asarray(gradient))
+    np.testing.assert_allclose(final.learner_state.gradient_sum, gradient / length, rtol=1e-12)
+    np.testing.assert_allclose(final.learner_state.squared_dual_norm_sum, 1.0, rtol=1e-12)
+
+
 # Anything a float32 can be, mostly ordinary.
 wild = st.one_of(
     st.floats(width=32), st.floats(-1, 1, width=32), st.sampled_from([0.0, 1e18, 1e-30])

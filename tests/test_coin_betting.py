@@ -51,6 +51,13 @@ def test_regret_stays_below_thm_fullonedolo(stream, comparator, epsilon):
     assert regret <= bound * (1 + 1e-12)
 
 
+def test_bets_are_placed_around_the_start():
+    stream = jnp.asarray(np.random.default_rng(3).uniform(-1, 1, size=100), jnp.float32)
+    around_zero = play(vn.coin_betting(), stream, jnp.float32(0.0)).points
+    around_two = play(vn.coin_betting(), stream, jnp.float32(2.0)).points
+    np.testing.assert_allclose(around_two, 2 + around_zero, atol=1e-5)
+
+
 def test_the_start_never_costs_more_than_epsilon():
     stream = np.random.default_rng(1).uniform(-1, 1, size=2000).astype(np.float32)
     game = play(vn.coin_betting(epsilon=0.3), jnp.asarray(stream), jnp.float32(2.0))

@@ -16,6 +16,7 @@ from tests.playing import play, stream
 OPTIMIZERS = {
     "fixed_norm": functools.partial(vn.fixed_norm),
     "fixed_norm_1.5": functools.partial(vn.fixed_norm, p=1.5),
+    "diagonal": functools.partial(vn.diagonal),
     "full_matrix": functools.partial(vn.full_matrix),
     "full_matrix_adagrad": functools.partial(vn.full_matrix_adagrad),
     "full_matrix_on_a_ball": functools.partial(vn.full_matrix, domain=vn.l2_ball(2.0)),
@@ -156,6 +157,14 @@ def test_parameters_and_state_can_be_donated(make, compiled_init):
         for _ in range(3):
             params, state = step(params, state)
     chex.assert_trees_all_close(params, expected, rtol=1e-5, atol=1e-6)
+
+
+@every_optimizer
+def test_no_two_leaves_share_a_buffer(make):
+    params = jax.tree.map(jnp.array, PARAMS)
+    leaves = [leaf for leaf in jax.tree.leaves((params, make().init(params))) if leaf.size]
+    pointers = [leaf.unsafe_buffer_pointer() for leaf in leaves]
+    assert len(set(pointers)) == len(pointers)
 
 
 @every_optimizer
