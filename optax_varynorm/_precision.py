@@ -57,6 +57,12 @@ def inner(left: Any, right: Any) -> jax.Array:
     return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), working_dtype(left)))
 
 
+def root(square: jax.Array) -> jax.Array:
+    """The square root of what rounding may have made negative, with derivative 0 at 0."""
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+
+
 def in_working_precision(
     name: str, init: Callable, update: Callable
 ) -> optax.GradientTransformationExtraArgs:

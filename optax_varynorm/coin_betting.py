@@ -65,7 +65,7 @@ def coin_betting(epsilon=1.0, Z=1.0) -> optax.GradientTransformationExtraArgs:
       epsilon: initial wealth, and so the regret against the starting point, in units of loss.
       Z: strength of the regularizer, in (0, 1]; the bound of ``thm:fullonedolo`` is for 1.
     """
-    _arguments.require_positive("epsilon", epsilon, "the money a bettor starts with")
+    _arguments.require_moderate("epsilon", epsilon, "the money a bettor starts with")
     _arguments.require(
         Z, lambda number: (number > 0) & (number <= 1), f"`Z` must lie in (0, 1], not be {Z}."
     )

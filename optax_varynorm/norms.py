@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax.extend.core import get_opaque_trace_state
 from jax.flatten_util import ravel_pytree
@@ -112,12 +111,12 @@ class Geometry(NamedTuple):
 
 def primal_norm(norm: VaryingNorm, state: NormState, point: optax.Params) -> jax.Array:
     r""":math:`\|x\|_t`, from :math:`\langle \nabla \tfrac12\|x\|^2, x\rangle = \|x\|^2`."""
-    return jnp.sqrt(jnp.maximum(_precision.inner(norm.to_dual(state, point), point), 0))
+    return _precision.root(_precision.inner(norm.to_dual(state, point), point))
 
 
 def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> jax.Array:
     r""":math:`\|g\|_{t,\star}`, from :math:`\langle g, \nabla\tfrac12\|g\|_\star^2\rangle`."""
-    return jnp.sqrt(jnp.maximum(_precision.inner(gradient, norm.to_primal(state, gradient)), 0))
+    return _precision.root(_precision.inner(gradient, norm.to_primal(state, gradient)))
 
 
 def require_geometry(layer: str, geometry: Geometry | None) -> Geometry:

@@ -26,7 +26,8 @@ def fixed_norm(
     Args:
       p: which norm, in (1, 2].
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_q norm of a gradient, ``1/p + 1/q = 1``. Longer ones are clipped.
+      lipschitz: the largest l_q norm of a gradient, ``1/p + 1/q = 1``. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted.
       domain: convex set to stay in; the whole space if ``None``. The surrogate loss is the tight
         one for ``p = 2`` and the paper's otherwise.
 
@@ -51,7 +52,8 @@ def diagonal(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Longer ones are clipped.
+      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted.
       domain: convex set to stay in; the whole space if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
@@ -70,7 +72,8 @@ def full_matrix(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Longer ones are clipped.
+      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted.
       domain: convex set to stay in; the whole space if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
@@ -91,7 +94,8 @@ def full_matrix_adagrad(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Longer ones are clipped.
+      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted.
       domain: convex set to stay in; the whole space if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
@@ -103,10 +107,14 @@ def full_matrix_adagrad(
 
 def _learn(norm: VaryingNorm, epsilon, domain) -> optax.GradientTransformationExtraArgs:
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
-    learner = scale_by_coin_betting(ftrl_step(), coin_betting(epsilon))
-    if domain is not None:
-        learner = project(domain, learner, surrogate="tight" if norm.is_quadratic else "paper")
-    return with_varying_norm(norm, learner)
+    if domain is None:
+        return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), coin_betting(epsilon)))
+    if not isinstance(domain, Domain):
+        raise ValueError(f"`domain` must be a domain such as `vn.l2_ball(1.0)`, not {domain!r}.")
+    # The paper's surrogate doubles all regret, so half the wealth keeps the promise of epsilon.
+    surrogate, wealth = ("tight", epsilon) if norm.is_quadratic else ("paper", epsilon / 2)
+    learner = scale_by_coin_betting(ftrl_step(), coin_betting(wealth))
+    return with_varying_norm(norm, project(domain, learner, surrogate))
 
 
 def _given(lipschitz):

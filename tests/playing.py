@@ -37,6 +37,18 @@ def _play(optimizer, gradients, start):
     return Game(*jax.tree.map(lambda a, b: jax.numpy.concatenate([a[None], b]), first, rest))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def play_points(optimizer, gradients, start):
+    """The points of rounds 1 to T alone, where states are too large to keep them all."""
+
+    def play_round(carry, gradient):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), params
+
+    return jax.lax.scan(play_round, (start, optimizer.init(start)), gradients)[1]
+
+
 def stream(kind: str, rounds: int, dimension: int, seed: int = 0) -> np.ndarray:
     """Gradients of l_2 length one at most, float64."""
     rng = np.random.default_rng(seed)

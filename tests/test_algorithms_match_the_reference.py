@@ -10,7 +10,7 @@ from tests.playing import play, stream
 
 ROUNDS = 1000
 EPSILON = 10.0
-DIMENSIONS = (1, 2, 7, 40)
+DIMENSIONS = (1, 2, 7, pytest.param(40, marks=pytest.mark.slow))
 
 
 def norm_pair(name, dimension, lipschitz=1.0):

@@ -1,5 +1,7 @@
 """Bad input gets an error that says what to do; bad gradients get skipped and counted."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from tests.playing import play, stream
 OPTIMIZERS = {
     "fixed_norm": vn.fixed_norm(),
     "fixed_norm_1.5": vn.fixed_norm(1.5),
+    "diagonal": vn.diagonal(),
     "full_matrix": vn.full_matrix(),
     "full_matrix_adagrad": vn.full_matrix_adagrad(),
     "full_matrix_in_a_half_space": vn.full_matrix(domain=vn.half_space(np.ones(3), 1.0)),
@@ -208,6 +211,82 @@ def test_a_hundred_thousand_equal_gradients_saturate(optimizer):
     for leaf in jax.tree.leaves((params, state)):
         assert np.all(np.isfinite(leaf))
     assert optax.tree.get(state, "log_wealth") <= np.log(np.finfo(np.float32).max) / 2 + 1e-3
+
+
+@every_optimizer
+@pytest.mark.parametrize("decades", [6, 13])
+def test_gradients_of_all_sizes_leave_every_state_finite(optimizer, decades):
+    """Far longer than promised, again and again: rounding eats whole directions of a matrix."""
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(50, 200, 3))
+    gradients *= 10 ** rng.uniform(0, decades, size=(50, 200, 1))
+
+    def run(gradients):
+        def step(carry, gradient):
+            params, state = carry
+            updates, state = optimizer.update(gradient, state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        return jax.lax.scan(step, (jnp.zeros(3), optimizer.init(jnp.zeros(3))), gradients)[0]
+
+    for leaf in jax.tree.leaves(jax.jit(jax.vmap(run))(jnp.asarray(gradients, jnp.float32))):
+        assert np.all(np.isfinite(leaf))
+
+
+@pytest.mark.parametrize("length", [4321.0, 5212.303075768942, 1e5, 1e6])
+def test_a_direction_rounded_away_does_not_come_back(length):
+    """One dimension, one repeated gradient: P - r u^2 is a difference of nearly equal numbers."""
+    game = play(vn.full_matrix(), jnp.full((50, 1), length), jnp.zeros(1))
+    assert np.all(np.abs(game.points) <= 1)
+    assert np.all(game.states.norm_state.diagonal >= 0)
+
+
+@pytest.mark.parametrize("number", [1e-13, 1e13])
+def test_units_that_float32_cannot_work_in_are_refused(number):
+    for make in (vn.fixed_norm, vn.diagonal, vn.full_matrix, vn.full_matrix_adagrad):
+        with pytest.raises(ValueError, match="other units"):
+            make(lipschitz=number)
+        with pytest.raises(ValueError, match="other units"):
+            make(epsilon=number)
+
+
+@pytest.mark.parametrize("optimizer", [vn.fixed_norm, vn.full_matrix, vn.full_matrix_adagrad])
+@pytest.mark.parametrize("lipschitz", [1e-12, 1e12])
+def test_units_at_the_limit_work(optimizer, lipschitz):
+    """Points scale as 1 / L; the ball is projected on from as far away as that."""
+    gradients = lipschitz * stream("pushing", 30, 3).astype(np.float32)
+    unit = play(optimizer(), jnp.asarray(gradients / lipschitz), jnp.zeros(3)).points
+    game = play(optimizer(lipschitz=lipschitz), jnp.asarray(gradients), jnp.zeros(3))
+    np.testing.assert_allclose(game.points * lipschitz, unit, rtol=1e-3, atol=1e-5)
+    ball = optimizer(epsilon=1e12, lipschitz=lipschitz, domain=vn.l2_ball(1.0))
+    assert np.all(np.isfinite(play(ball, jnp.asarray(gradients), jnp.zeros(3)).points))
+
+
+def test_trees_without_equality_are_trees():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(eq=False)
+    class Model:
+        weights: jax.Array
+
+    domain = vn.half_space(Model(jnp.ones(2)), 1.0)
+    vn.fixed_norm(domain=domain).init(Model(jnp.zeros(2)))
+    with pytest.raises(ValueError, match="shaped like"):
+        vn.fixed_norm(domain=domain).init(Model(jnp.zeros(3)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: vn.full_matrix(lipschitz="1"),
+        lambda: vn.full_matrix(epsilon=None),
+        lambda: vn.full_matrix(lipschitz=np.ones(3)),
+        lambda: vn.l2_ball(np.ones(2)),
+        lambda: vn.full_matrix(domain=vn.l2_ball),
+    ],
+)
+def test_things_that_are_no_numbers_or_domains_are_refused(call):
+    with pytest.raises(ValueError, match="must be"):
+        call()
 
 
 def test_float16_parameters_saturate_instead_of_overflowing():

@@ -69,6 +69,23 @@ def test_the_inverse_lasts_a_hundred_thousand_rounds_in_float32(kind):
     assert np.all(np.asarray(squares) > 0)
 
 
+@pytest.mark.parametrize("make", [vn.full_matrix, vn.full_matrix_adagrad])
+def test_the_direction_keeps_its_course_in_float32(make):
+    """One gradient for 200,000 rounds: the direction is its own, exactly."""
+    optimizer = make()
+    gradient = jnp.array([0.6, -0.8])
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    carry = (jnp.zeros(2), optimizer.init(jnp.zeros(2)))
+    (_, state), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=200_000))(carry)
+    direction = optax.tree.get(state, "direction")
+    np.testing.assert_allclose(direction[0] / direction[1], -0.75, rtol=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["full_matrix", "full_matrix_adagrad"])
 @pytest.mark.parametrize("kind", ["drifting", "power_law"])

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import optax_varynorm as vn
 from tests import reference
-from tests.playing import KINDS, play, stream
+from tests.playing import KINDS, play, play_points, stream
 
 ROUNDS, DIMENSION = 48, 4
 NORMS = {
@@ -176,6 +176,19 @@ def test_the_start_never_costs_more_than_epsilon(norm, domain, gradients):
         assert np.sum(gradients * game.points[:-1]) <= EPSILON * (1 + 1e-9)
 
 
+@given(gradients=gradient_streams)
+def test_the_start_never_costs_more_than_epsilon_with_the_papers_surrogate(gradients):
+    optimizer = ready_made_on_a_half_space()
+    with jax.enable_x64(True):
+        game = play(optimizer, jnp.asarray(gradients), jnp.zeros(DIMENSION))
+        assert np.sum(gradients * game.points[:-1]) <= EPSILON * (1 + 1e-9)
+
+
+@functools.cache
+def ready_made_on_a_half_space():
+    return vn.fixed_norm(p=1.5, epsilon=EPSILON, domain=DOMAINS["half_space"])
+
+
 @pytest.mark.parametrize("norm", ["l2", "full_matrix", "full_matrix_root"])
 @given(gradients=gradient_streams)
 def test_wealth_is_epsilon_minus_the_losses_of_the_scale(norm, gradients):
@@ -205,8 +218,8 @@ def test_the_root_norm_wins_on_the_papers_sequence(x64, surrogate, expected):
         learner = vn.project(
             vn.l2_ball(1.0), vn.scale_by_coin_betting(vn.ftrl_step()), surrogate=surrogate
         )
-        game = play(vn.with_varying_norm(NORMS[norm], learner), gradients, jnp.zeros(64))
-        regret[norm] = np.sum(np.asarray(gradients) * (game.points[:-1] - comparator))
+        points = play_points(vn.with_varying_norm(NORMS[norm], learner), gradients, jnp.zeros(64))
+        regret[norm] = np.sum(np.asarray(gradients) * (np.asarray(points) - comparator))
     assert regret["full_matrix_root"] < min(regret["l2"], regret["full_matrix"])
     for norm, value in expected.items():
         np.testing.assert_allclose(regret[norm], value, atol=1e-3)

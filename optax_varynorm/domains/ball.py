@@ -80,15 +80,19 @@ def l2_ball(radius, center=0.0) -> Domain:
 
 def _solve_secular_equation(values, target, radius):
     """The multiplier ``mu`` and the point ``values * target / (values + mu)`` of length radius."""
+    # In units of the target's largest entry, squares neither overflow nor vanish.
+    unit = jnp.max(jnp.abs(target), initial=0)
+    unit = jnp.where(unit > 0, unit, 1)
+    arrow, length_wanted = target / unit, radius / unit
 
     def point_at(multiplier):
-        return values * target / (values + multiplier)
+        return values * arrow / (values + multiplier)
 
     def climb(carry):
         _, multiplier, steps = carry
         point = point_at(multiplier)
         squared_length = jnp.vdot(point, point)
-        excess = jnp.sqrt(squared_length) / radius - 1
+        excess = jnp.sqrt(squared_length) / length_wanted - 1
         slope = jnp.vdot(point, point / (values + multiplier))
         climbed = multiplier + jnp.maximum(excess, 0) * squared_length / jnp.where(
             slope > 0, slope, 1
@@ -103,4 +107,4 @@ def _solve_secular_equation(values, target, radius):
     _, multiplier, _ = jax.lax.while_loop(climbing, climb, (zero - 1, zero, jnp.int32(0)))
     point = point_at(multiplier)
     length = jnp.sqrt(jnp.vdot(point, point))
-    return multiplier, point * (radius / jnp.where(length > 0, length, radius))
+    return multiplier, point * (radius / jnp.where(length > 0, length, 1))

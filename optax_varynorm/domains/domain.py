@@ -56,10 +56,14 @@ def require_quadratic(domain: str, norm: VaryingNorm) -> None:
 
 
 def require_like(what: str, tree: Any, point: optax.Params) -> None:
-    shapes, expected = (jax.tree.map(jnp.shape, each) for each in (tree, point))
-    if shapes != expected:
+    def shapes(tree):
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {jax.tree_util.keystr(path) or "array": jnp.shape(leaf) for path, leaf in leaves}
+
+    if shapes(tree) != shapes(point):
         raise ValueError(
-            f"{what} must be shaped like the parameters: it is {shapes}, they are {expected}."
+            f"{what} must be shaped like the parameters: it has the leaves {shapes(tree)}, they "
+            f"have {shapes(point)}."
         )
 
 

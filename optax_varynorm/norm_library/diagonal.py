@@ -22,7 +22,7 @@ def diagonal_norm(lipschitz=1.0, root: bool = False) -> VaryingNorm:
       lipschitz: the largest l_2 norm of a gradient.
       root: take the square root of the weights.
     """
-    _arguments.require_positive("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
+    _arguments.require_moderate("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
 
     def weight(squares):
         length = jnp.asarray(lipschitz, squares.dtype)

@@ -5,7 +5,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.norm_library import growing_inverse
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import VaryingNorm
 
 
 def full_matrix_norm(lipschitz=1.0) -> VaryingNorm:
@@ -15,12 +15,12 @@ def full_matrix_norm(lipschitz=1.0) -> VaryingNorm:
     in tree order: O(d^2) a round, one read of the matrix. ``to_dual`` and ``eigenbasis`` cost
     O(d^3); neither an unconstrained learner nor a half-space needs them.
     """
-    _arguments.require_positive("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
+    _arguments.require_moderate("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
 
     def init(params):
         flat, _ = ravel_pytree(params)
         dtype = _precision.working_dtype(params)
-        start = jnp.asarray(1 / (2 * lipschitz**2), dtype)
+        start = 1 / (2 * jnp.asarray(lipschitz, dtype) ** 2)
         return growing_inverse.scaled_identity(start, flat.size)
 
     def observe_gradient(state, gradient, share=1.0):
@@ -36,8 +36,7 @@ def full_matrix_norm(lipschitz=1.0) -> VaryingNorm:
         return unravel(growing_inverse.times(state, flat))
 
     def eigenbasis(state):
-        values, vectors = jnp.linalg.eigh(growing_inverse.dense(state))
-        return Eigenbasis(1 / jnp.maximum(values, jnp.finfo(values.dtype).tiny), vectors)
+        return growing_inverse.eigenbasis_of_inverse(growing_inverse.dense(state))
 
     return VaryingNorm(
         init,

@@ -37,7 +37,7 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
       exact_every: take the exact root instead, by one ``eigh`` every so many rounds; the norm
         stands still in between, which an increasing sequence may do.
     """
-    _arguments.require_positive("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
+    _arguments.require_moderate("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
     if exact_every is not None:
         return _exact_root_norm(lipschitz, exact_every)
 
@@ -45,7 +45,7 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
         flat, _ = ravel_pytree(params)
         dtype = _precision.working_dtype(params)
         shifts, _ = _inverse_root_quadrature(NODES[dtype])
-        starts = jnp.asarray(1 / (lipschitz**2 * (1 + shifts)), dtype)
+        starts = 1 / (jnp.asarray(lipschitz, dtype) ** 2 * jnp.asarray(1 + shifts, dtype))
         return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(starts, flat.size)
 
     def weighted(terms):
@@ -69,8 +69,7 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
         return unravel(weighted(jax.vmap(growing_inverse.times, in_axes=(0, None))(state, flat)))
 
     def eigenbasis(state):
-        values, vectors = jnp.linalg.eigh(dense(state))
-        return Eigenbasis(1 / jnp.maximum(values, jnp.finfo(values.dtype).tiny), vectors)
+        return growing_inverse.eigenbasis_of_inverse(dense(state))
 
     return VaryingNorm(
         init,
@@ -125,7 +124,7 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
         dtype = _precision.working_dtype(params)
         return ExactRootState(
             gradient_covariance=jnp.zeros((flat.size, flat.size), dtype),
-            root_eigenvalues=jnp.full((flat.size,), lipschitz**2, dtype),
+            root_eigenvalues=jnp.full((flat.size,), jnp.asarray(lipschitz, dtype) ** 2),
             root_eigenvectors=jnp.eye(flat.size, dtype=dtype),
             rounds_since_root=jnp.zeros((), jnp.int32),
         )

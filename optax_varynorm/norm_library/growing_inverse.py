@@ -17,14 +17,21 @@ Three things make it fast and lasting:
   :math:`p + r u (c - \langle g, p\rangle)`.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from optax_varynorm.norms import Eigenbasis
+
 # At most this many terms wait: enough to make the flush a matrix product, few enough for the two
 # products with the buffer to stay cheap beside the one with the matrix.
 MOST_PENDING_TERMS = 64
+
+
+# Accelerators would round the factors to bfloat16.
+_product = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
 
 
 class GrowingInverse(NamedTuple):
@@ -68,14 +75,21 @@ def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
 
 def times(inverse: GrowingInverse, vector: jax.Array) -> jax.Array:
     """The inverse times a vector: one read of the matrix."""
-    waiting = (inverse.pending_terms @ vector) @ inverse.pending_terms
-    return inverse.matrix @ vector - waiting
+    waiting = _product(_product(inverse.pending_terms, vector), inverse.pending_terms)
+    return _product(inverse.matrix, vector) - waiting
 
 
 def dense(inverse: GrowingInverse) -> jax.Array:
     """The inverse as one matrix, for rare work such as an eigendecomposition."""
-    waiting = inverse.pending_terms.T @ inverse.pending_terms
+    waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
     return inverse.matrix + (inverse.rounding - waiting)
+
+
+def eigenbasis_of_inverse(inverse: jax.Array) -> Eigenbasis:
+    """The eigenbasis of a matrix, from its inverse; eigenvalues lost to rounding become large."""
+    values, vectors = jnp.linalg.eigh(inverse)
+    known = jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
+    return Eigenbasis(1 / jnp.maximum(values, known), vectors)
 
 
 @jax.jit
@@ -89,8 +103,9 @@ def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> Growin
     """
     primal = times(inverse, vector)
     # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below is
-    # <g, P g>. Where rounding has eaten P in the direction of g, it keeps the diagonal of the
-    # inverse positive and thereby all of it bounded.
+    # <g, P g>, and the new diagonal P_ii - r u_i^2 is at least r P_ii. Where rounding has eaten P
+    # in the direction of g, both hold by force: the terms of a coordinate can then never add up
+    # to more than its diagonal started with, and the inverse stays bounded.
     tiny = jnp.finfo(primal.dtype).tiny
     least = jnp.max(primal**2 / jnp.maximum(inverse.diagonal, tiny), initial=0)
     squared_dual_norm = jnp.maximum(jnp.vdot(vector, primal), least)
@@ -104,7 +119,7 @@ def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> Growin
             inverse.pending_terms, term, inverse.pending_count, 0
         ),
         pending_count=inverse.pending_count + 1,
-        diagonal=inverse.diagonal - term**2,
+        diagonal=jnp.maximum(inverse.diagonal - term**2, shrink * inverse.diagonal),
         leader=inverse.leader + shrink * (share - jnp.vdot(vector, inverse.leader)) * primal,
     )
     # A loop of one trip or none, where others write `cond`: it updates the matrix in place, and
@@ -114,7 +129,7 @@ def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> Growin
 
 
 def _flush(_, inverse: GrowingInverse) -> GrowingInverse:
-    waiting = inverse.pending_terms.T @ inverse.pending_terms
+    waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
     change = inverse.rounding - waiting
     matrix = inverse.matrix + change
     return GrowingInverse(
@@ -122,6 +137,7 @@ def _flush(_, inverse: GrowingInverse) -> GrowingInverse:
         rounding=change - (matrix - inverse.matrix),
         pending_terms=jnp.zeros_like(inverse.pending_terms),
         pending_count=jnp.zeros_like(inverse.pending_count),
-        diagonal=jnp.diagonal(matrix),
+        # The matrix knows its diagonal best, unless rounding has eaten it.
+        diagonal=jnp.maximum(jnp.diagonal(matrix), inverse.diagonal / 2),
         leader=inverse.leader,
     )

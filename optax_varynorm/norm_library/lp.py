@@ -23,15 +23,13 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         f"`lp_norm` is strongly convex for 1 < p <= 2 only, but p is {p}. "
         "For gradients bounded in l_inf take p near 1, such as p = 1.1.",
     )
-    _arguments.require_positive("lipschitz", lipschitz, "the largest l_q norm of a gradient")
+    _arguments.require_moderate("lipschitz", lipschitz, "the largest l_q norm of a gradient")
     euclidean = _arguments.is_known(p) and p == 2
 
     def norm_gradient(tree, power, factor):
-        dtype = _precision.working_dtype(tree)
-        factor = jnp.asarray(factor, dtype)
         if euclidean:
             return optax.tree.scale(factor, tree)
-        power = jnp.asarray(power, dtype)
+        dtype = factor.dtype
         largest = jnp.stack(
             [jnp.zeros((), dtype), *(jnp.max(jnp.abs(x), initial=0) for x in jax.tree.leaves(tree))]
         ).max()
@@ -49,17 +47,20 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
             shrunk,
         )
 
+    # Injected hyperparameters may come in the parameters' narrow dtype: widen, then compute.
     def to_dual(state, point):
         del state
-        return norm_gradient(point, p, lipschitz**2)
+        length, power = (jnp.asarray(x, _precision.working_dtype(point)) for x in (lipschitz, p))
+        return norm_gradient(point, power, length**2)
 
     def to_primal(state, gradient):
         del state
-        return norm_gradient(gradient, p / (p - 1), 1 / lipschitz**2)
+        length, power = (jnp.asarray(x, _precision.working_dtype(gradient)) for x in (lipschitz, p))
+        return norm_gradient(gradient, power / (power - 1), 1 / length**2)
 
     def eigenbasis(state):
         del state
-        return Eigenbasis(jnp.asarray(lipschitz**2), None)
+        return Eigenbasis(jnp.asarray(lipschitz, jnp.result_type(float)) ** 2, None)
 
     return VaryingNorm(
         init=lambda params: (),

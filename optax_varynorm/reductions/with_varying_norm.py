@@ -38,10 +38,12 @@ def with_varying_norm(
     In round ``t`` the learner's ``update`` receives ``geometry=Geometry(norm, before, after)``:
     :math:`\|\cdot\|_{t-1}`, in which the point was played, and :math:`\|\cdot\|_t`, which has seen
     :math:`g_t`. ``thm:varynorm`` supposes :math:`\|g_t\|_{t-1,\star} \le 1`. A gradient that is
-    longer reaches the norm as it is and the learner at dual norm one, so a wrong Lipschitz bound
-    costs regret but never the learner's sanity.
+    longer reaches the norm as it is, so that the same one fits the next time, and the learner at
+    dual norm one. A Lipschitz bound that is too small so costs regret (a single gradient a
+    thousand times too long makes a matrix norm nearly deaf to its direction), but no state ever
+    overflows.
 
-    A gradient that is not finite counts as zero, which changes nothing in any layer.
+    A gradient that is not finite counts as zero, which changes nothing in any layer but rounding.
     """
     learner = optax.with_extra_args_support(learner)
 
@@ -61,7 +63,7 @@ def with_varying_norm(
 
         length = dual_norm(norm, state.norm_state, gradient)
         too_long = length > 1 + _precision.rounding(dtype)
-        share = jnp.where(too_long, 1 / length, 1)
+        share = 1 / jnp.where(too_long, length, 1)
         clipped = optax.tree.scale(share, gradient)
 
         told = (gradient,) if norm.leader is None else (gradient, share)

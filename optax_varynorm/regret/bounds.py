@@ -1,4 +1,4 @@
-r"""The right-hand side of every theorem and lemma, one function for each of the paper's labels.
+r"""The right-hand side of every bound on Algorithms 1 and 2, one function for each of its labels.
 
 Each constant was derived again. Where the paper's holds, it stands; where it does not, the
 docstring says what replaced it. ``S_T`` is :math:`\sum_t \|g_t\|_{t-1,\star}^2` of the gradients
