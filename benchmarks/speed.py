@@ -162,7 +162,7 @@ def plot(times, path):
 
     names = sorted({name for each in times.values() for name in each})
     labels = {"ref": "memory limit: one matvec + one rank-one update"}
-    figure, axes = plt.subplots(figsize=(8, 5.5))
+    figure, axes = plt.subplots(figsize=(10, 5.5))
     for name in names:
         sizes = [d for d in sorted(times) if name in times[d]]
         style = "k--" if name == "ref" else ("-o" if name.startswith("full") else ":s")
@@ -173,7 +173,7 @@ def plot(times, path):
     axes.set_ylabel("microseconds a round")
     axes.set_title("Time a round, float32, CPU")
     axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 

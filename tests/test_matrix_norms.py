@@ -141,7 +141,7 @@ def test_the_quadrature_is_as_accurate_as_stated(dtype):
     shifts, weights = _inverse_root_quadrature(NODES[dtype])
     values = np.geomspace(1, LARGEST_EIGENVALUE, 10_000)
     relative = np.sum(weights / (values[:, None] + shifts), axis=1) * np.sqrt(values) - 1
-    assert np.max(np.abs(relative)) < {4: 2.8e-5, 8: 1.2e-11}[dtype.itemsize]
+    assert np.max(np.abs(relative)) < {4: 7.7e-7, 8: 1.2e-11}[dtype.itemsize]
     assert np.all(shifts > 0)
     assert np.all(weights > 0)
     assert np.sum(weights / (1 + shifts)) <= 1  # so no gradient is longer than it should be
@@ -162,8 +162,7 @@ def test_the_float32_root_is_better_than_a_float32_eigendecomposition():
         state = observe_all(norm, jnp.asarray(gradients))
         primal = norm.to_primal(state, jnp.asarray(probe, jnp.float32))
         errors[name] = np.linalg.norm(primal - expected) / np.linalg.norm(expected)
-    assert errors["quadrature"] < 1e-4
-    assert errors["eigh"] < 1e-4
+    assert errors["quadrature"] < min(1e-5, errors["eigh"])
 
 
 @pytest.mark.parametrize("every", [1, 7])

@@ -127,7 +127,7 @@ def test_injected_hyperparameters_are_widened_before_use(dtype):
 
 @every_optimizer
 def test_derivatives_through_the_optimizer_are_finite(make):
-    """Also at a zero gradient, whose length has no derivative. Forward mode: loops have no other."""
+    """Also at a zero gradient, whose length has no derivative; in forward mode."""
     optimizer = make()
 
     def last_point(gradients):
