@@ -10,6 +10,7 @@ from scipy import special
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.norm_library import growing_inverse
+from optax_varynorm.norm_library.norm_by_inverse import norm_by_inverse
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
 # The quadrature is accurate while no eigenvalue of I + G / L^2 exceeds this.
@@ -41,48 +42,27 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
     if exact_every is not None:
         return _exact_root_norm(lipschitz, exact_every)
 
-    def init(params):
-        flat, _ = ravel_pytree(params)
-        dtype = _precision.working_dtype(params)
-        shifts, _ = _inverse_root_quadrature(NODES[dtype])
+    def init(dimension, dtype):
+        shifts, _ = _inverse_root_quadrature(NODES[jnp.dtype(dtype)])
         starts = 1 / (jnp.asarray(lipschitz, dtype) ** 2 * jnp.asarray(1 + shifts, dtype))
-        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(starts, flat.size)
+        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(starts, dimension)
 
     def weighted(terms):
         _, weights = _inverse_root_quadrature(len(terms))
         return jnp.tensordot(jnp.asarray(weights, terms.dtype), terms, axes=1)
 
-    def observe_gradient(state, gradient, share=1.0):
-        flat, _ = ravel_pytree(gradient)
-        share = jnp.asarray(share, flat.dtype)
-        return _grow_each(state, flat, share)
-
-    def dense(state):
-        return weighted(jax.vmap(growing_inverse.dense)(state))
-
-    def to_dual(state, point):
-        flat, unravel = ravel_pytree(point)
-        return unravel(jnp.linalg.solve(dense(state), flat) if flat.size else flat)
-
-    def to_primal(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
-        return unravel(weighted(jax.vmap(growing_inverse.times, in_axes=(0, None))(state, flat)))
-
-    def eigenbasis(state):
-        return growing_inverse.eigenbasis_of_inverse(dense(state))
-
-    return VaryingNorm(
+    return norm_by_inverse(
         init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        eigenbasis=eigenbasis,
+        _grow_each,
+        times=lambda state, vector: weighted(_times_each(state, vector)),
+        dense=lambda state: weighted(jax.vmap(growing_inverse.dense)(state)),
         leader=lambda state: weighted(state.leader),
     )
 
 
 # Compiled once, also for those who call `update` outside of `jit`.
 _grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, None)))
+_times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 
 def _inverse_root_quadrature(nodes: int) -> tuple[np.ndarray, np.ndarray]:

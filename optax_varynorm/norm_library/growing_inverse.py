@@ -23,8 +23,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from optax_varynorm.norms import Eigenbasis
-
 # At most this many terms wait: enough to make the flush a matrix product, few enough for the two
 # products with the buffer to stay cheap beside the one with the matrix.
 MOST_PENDING_TERMS = 64
@@ -83,13 +81,6 @@ def dense(inverse: GrowingInverse) -> jax.Array:
     """The inverse as one matrix, for rare work such as an eigendecomposition."""
     waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
     return inverse.matrix + (inverse.rounding - waiting)
-
-
-def eigenbasis_of_inverse(inverse: jax.Array) -> Eigenbasis:
-    """The eigenbasis of a matrix, from its inverse; eigenvalues lost to rounding become large."""
-    values, vectors = jnp.linalg.eigh(inverse)
-    known = jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
-    return Eigenbasis(1 / jnp.maximum(values, known), vectors)
 
 
 @jax.jit
