@@ -121,10 +121,11 @@ def test_algorithm_2_matches_the_reference_in_lp_norms(x64, p, domain):
     np.testing.assert_allclose(game.points, record.points, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("surrogate", ["tight", pytest.param("paper", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("domain", ["none", "half_space", "hyperplane", "affine", "l2_ball"])
 @pytest.mark.parametrize("dimension", DIMENSIONS)
 @pytest.mark.parametrize("norm", ["full_matrix", "full_matrix_root", "l2.0"])
-def test_float32_stays_within_a_thousandth(norm, dimension, domain):
+def test_float32_stays_within_a_thousandth(norm, dimension, domain, surrogate):
     start = start_for(domain, dimension)
     our_norm, their_norm = norm_pair(norm, dimension)
     gradients = stream_for(domain, dimension)
@@ -132,19 +133,41 @@ def test_float32_stays_within_a_thousandth(norm, dimension, domain):
     their_domain = None
     if domain != "none":
         our_domain, their_domain = domain_pair(domain, start)
-        learner = vn.project(our_domain, learner)
+        learner = vn.project(our_domain, learner, surrogate)
     game = play(
         vn.with_varying_norm(our_norm, learner),
         jnp.asarray(gradients, jnp.float32),
         jnp.asarray(start, jnp.float32),
     )
     assert game.points.dtype == np.float32
-    record = reference.play(their_norm, gradients, start, EPSILON, domain=their_domain)
+    record = reference.play(
+        their_norm, gradients, start, EPSILON, domain=their_domain, surrogate=surrogate
+    )
     # A hyperplane in one dimension is a point: what the learner plays before it is projected is
     # the size to compare with.
     scale = np.max(np.linalg.norm(record.unprojected - start, axis=1))
-    error = np.max(np.linalg.norm(game.points - record.points, axis=1))
+    compared = len(record.points)
+    if domain != "none":
+        compared = rounds_until_rounding_decides(game.states.learner_state, record)
+        assert compared > ROUNDS // 2
+    error = np.max(np.linalg.norm((game.points - record.points)[:compared], axis=1))
     assert error <= 1e-3 * scale
+
+
+def rounds_until_rounding_decides(ours, record):
+    """How many points there are until float32 sees one on the other side of the border.
+
+    There the surrogates jump between two valid subgradients and the runs part; it may happen only
+    within rounding of the border.
+    """
+    theirs = record.unprojected - record.points
+    parted = np.any(ours.residual != 0, axis=1) != np.any(theirs != 0, axis=1)
+    if not np.any(parted):
+        return len(parted)
+    first = int(np.argmax(parted))
+    depth = max(np.linalg.norm(ours.residual[first]), np.linalg.norm(theirs[first]))
+    assert depth <= 1e-5 * np.linalg.norm(record.unprojected[first])
+    return first + 1
 
 
 @pytest.mark.parametrize("norm", ["full_matrix", "full_matrix_root", "l2.0"])
