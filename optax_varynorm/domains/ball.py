@@ -75,7 +75,11 @@ def l2_ball(radius, center=0.0) -> Domain:
         _, arrow, r = centered(point)
         return optax.tree.norm(arrow) <= r * (1 + _precision.rounding(r.dtype))
 
-    return Domain(project, contains)
+    def support(gradient):
+        middle, _, r = centered(gradient)
+        return _precision.inner(gradient, middle) + r * optax.tree.norm(gradient)
+
+    return Domain(project, contains, support)
 
 
 def _solve_secular_equation(values, target, radius):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from optax_varynorm import _precision
 from optax_varynorm.norms import NormState, VaryingNorm
 
 
@@ -26,15 +27,18 @@ class Projection(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """A closed convex set.
+    r"""A closed convex set.
 
     Attributes:
       project: ``(norm, norm_state, point) -> Projection``, the nearest point in that norm.
       contains: ``point -> bool``, membership up to rounding, of numbers of size one at least.
+      support: ``gradient -> number``, the support function
+        :math:`\sup_{w \in W} \langle g, w\rangle`; infinite where the domain is unbounded.
     """
 
     project: Callable[[VaryingNorm, NormState, optax.Params], Projection]
     contains: Callable[[optax.Params], Any]
+    support: Callable[[optax.Updates], jax.Array]
 
 
 def whole_space() -> Domain:
@@ -44,7 +48,17 @@ def whole_space() -> Domain:
         del norm, norm_state
         return Projection(point, optax.tree.zeros_like(point), optax.tree.zeros_like(point))
 
-    return Domain(project, lambda point: jnp.asarray(True))
+    return Domain(project, lambda point: jnp.asarray(True), support_of_unbounded)
+
+
+def support_of_unbounded(gradient: optax.Updates) -> jax.Array:
+    """Of a domain that contains a line or ray: infinite, but for the zero gradient.
+
+    A gradient exactly normal to the domain has a finite supremum too; rounding leaves no gradient
+    exactly normal, and infinity is always an upper bound.
+    """
+    is_zero = _precision.inner(gradient, gradient) == 0
+    return jnp.where(is_zero, 0, jnp.inf).astype(_precision.working_dtype(gradient))
 
 
 def require_quadratic(domain: str, norm: VaryingNorm) -> None:

@@ -13,6 +13,7 @@ from optax_varynorm.domains.domain import (
     require_like,
     require_quadratic,
     select,
+    support_of_unbounded,
 )
 
 
@@ -64,7 +65,7 @@ def _one_constraint(name, normal, offset, count) -> Domain:
         violation = jnp.abs(count(_precision.inner(a, point) - b))
         return violation <= _precision.rounding(b.dtype) * size
 
-    return Domain(project, contains)
+    return Domain(project, contains, support_of_unbounded)
 
 
 def affine(matrix, offset) -> Domain:
@@ -117,4 +118,4 @@ def affine(matrix, offset) -> Domain:
         size = jnp.abs(m) @ (1 + jnp.abs(flat)) + jnp.abs(b)
         return jnp.all(jnp.abs(m @ flat - b) <= _precision.rounding(b.dtype) * size)
 
-    return Domain(project, contains)
+    return Domain(project, contains, support_of_unbounded)
