@@ -31,9 +31,11 @@ from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, p
 from optax_varynorm.optimizers import diagonal, fixed_norm, full_matrix, full_matrix_adagrad
 from optax_varynorm.playing import Game, play
 from optax_varynorm.reductions import (
+    CombineState,
     ProjectState,
     ScaleByCoinBettingState,
     WithVaryingNormState,
+    combine,
     project,
     scale_by_coin_betting,
     with_varying_norm,
@@ -43,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CoinBettingState",
+    "CombineState",
     "Domain",
     "Eigenbasis",
     "FTRLState",
@@ -56,6 +59,7 @@ __all__ = [
     "WithVaryingNormState",
     "affine",
     "coin_betting",
+    "combine",
     "diagonal",
     "diagonal_norm",
     "dual_norm",

@@ -57,6 +57,16 @@ def inner(left: Any, right: Any) -> jax.Array:
     return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), working_dtype(left)))
 
 
+def length(tree: Any) -> jax.Array:
+    """The Euclidean length of all leaves together."""
+    return root(inner(tree, tree))
+
+
+def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """The quotient, and zero where the denominator is zero."""
+    return jnp.where(denominator == 0, 0, numerator / jnp.where(denominator == 0, 1, denominator))
+
+
 def root(square: jax.Array) -> jax.Array:
     """The square root of what rounding may have made negative, with derivative 0 at 0."""
     positive = square > 0

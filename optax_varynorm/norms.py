@@ -45,6 +45,9 @@ class VaryingNorm(NamedTuple):
       leader: ``to_primal`` of the sum of the gradients so far, as shortened for the learner, flat.
         A norm that carries it from round to round saves its learner a pass over the matrix;
         others leave it out.
+      known_part: the part of a gradient in coordinates where the norm is positive. A norm that
+        starts at zero, because nobody told it how long gradients are, meets the rest for the first
+        time, and its learner does not receive that rest; others leave it out.
     """
 
     init: Callable[[optax.Params], NormState]
@@ -54,6 +57,7 @@ class VaryingNorm(NamedTuple):
     strong_convexity: Any = 1.0
     eigenbasis: Callable[[NormState], Eigenbasis] | None = None
     leader: Callable[[NormState], jax.Array] | None = None
+    known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
 
     @property
     def is_quadratic(self) -> bool:

@@ -17,7 +17,7 @@ from optax_varynorm.reductions import project, scale_by_coin_betting, with_varyi
 
 
 def fixed_norm(
-    p=2.0, epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
+    p=2.0, epsilon=1.0, lipschitz=None, domain: Domain | None = None
 ) -> optax.GradientTransformationExtraArgs:
     r"""``eqn:constantnorm``: regret :math:`\tilde O(\|u\|_p \sqrt{\sum_t \|g_t\|_q^2})`.
 
@@ -40,11 +40,11 @@ def fixed_norm(
             "`fixed_norm` on a domain must know `p` to choose its projection. Keep it static: "
             "`optax.inject_hyperparams(fixed_norm, static_args=('p',))`."
         )
-    return _learn(lp_norm(p, _given(lipschitz)), epsilon, domain)
+    return _learn(lp_norm(p, lipschitz), epsilon, domain)
 
 
 def diagonal(
-    epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
+    epsilon=1.0, lipschitz=None, domain: Domain | None = None
 ) -> optax.GradientTransformationExtraArgs:
     r"""The diagonal of ``full_matrix``: :math:`\tilde O(\sqrt{d \sum_t \sum_j g_{t,j}^2 u_j^2})`.
 
@@ -60,11 +60,11 @@ def diagonal(
     >>> optimizer = vn.diagonal()
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(diagonal_norm(_given(lipschitz)), epsilon, domain)
+    return _learn(diagonal_norm(lipschitz), epsilon, domain)
 
 
 def full_matrix(
-    epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
+    epsilon=1.0, lipschitz=None, domain: Domain | None = None
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:fullmatrix``: regret :math:`\tilde O(\sqrt{r \sum_t \langle g_t, u\rangle^2})`.
 
@@ -80,11 +80,11 @@ def full_matrix(
     >>> optimizer = vn.full_matrix(domain=vn.l2_ball(1.0))
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(full_matrix_norm(_given(lipschitz)), epsilon, domain)
+    return _learn(full_matrix_norm(lipschitz), epsilon, domain)
 
 
 def full_matrix_adagrad(
-    epsilon=1.0, lipschitz=1.0, domain: Domain | None = None
+    epsilon=1.0, lipschitz=None, domain: Domain | None = None
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:adagrad``: full-matrix AdaGrad with the best learning rate, learned on the fly.
 
@@ -102,7 +102,7 @@ def full_matrix_adagrad(
     >>> optimizer = vn.full_matrix_adagrad(epsilon=0.1)
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(full_matrix_root_norm(_given(lipschitz)), epsilon, domain)
+    return _learn(full_matrix_root_norm(lipschitz), epsilon, domain)
 
 
 def _learn(norm: VaryingNorm, epsilon, domain) -> optax.GradientTransformationExtraArgs:
@@ -115,12 +115,3 @@ def _learn(norm: VaryingNorm, epsilon, domain) -> optax.GradientTransformationEx
     surrogate, wealth = ("tight", epsilon) if norm.is_quadratic else ("paper", epsilon / 2)
     learner = scale_by_coin_betting(ftrl_step(), coin_betting(wealth))
     return with_varying_norm(norm, project(domain, learner, surrogate))
-
-
-def _given(lipschitz):
-    if lipschitz is None:
-        raise ValueError(
-            "`lipschitz=None` (an unknown bound) is not available yet. Pass an upper bound of "
-            "your gradients' norm; gradients beyond it are clipped and counted."
-        )
-    return lipschitz

@@ -10,7 +10,7 @@ from scipy import special
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.norm_library import growing_inverse
-from optax_varynorm.norm_library.norm_by_inverse import norm_by_inverse
+from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
 # The quadrature is accurate while no eigenvalue of I + G / L^2 exceeds this.
@@ -34,34 +34,47 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
     quadrature's error. ``to_dual`` and ``eigenbasis`` cost O(d^3).
 
     Args:
-      lipschitz: the largest l_2 norm of a gradient.
+      lipschitz: ``L``, the largest l_2 norm of a gradient, or ``None`` if nobody knows it. Then
+        :math:`\|x\|_t^2 = h\, x^\top (m^2 I + G)^{1/2} x`, where ``h`` is the length of the longest
+        gradient and ``m`` of the last one that outweighed all before it; ``G`` counts from there.
       exact_every: take the exact root instead, by one ``eigh`` every so many rounds; the norm
         stands still in between, which an increasing sequence may do.
     """
+    if lipschitz is None:
+        if exact_every is not None:
+            raise ValueError("`exact_every` needs a known `lipschitz`. Give one, or leave it out.")
+        return in_learned_unit(_inverse_root(1.0), factor=1.0, follow_largest=True)
     _arguments.require_moderate("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
     if exact_every is not None:
         return _exact_root_norm(lipschitz, exact_every)
+    return in_known_units(_inverse_root(lipschitz))
 
-    def init(dimension, dtype):
-        shifts, _ = _inverse_root_quadrature(NODES[jnp.dtype(dtype)])
-        starts = 1 / (jnp.asarray(lipschitz, dtype) ** 2 * jnp.asarray(1 + shifts, dtype))
-        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(starts, dimension)
 
+def _inverse_root(lipschitz) -> Growing:
     def weighted(terms):
         _, weights = _inverse_root_quadrature(len(terms))
         return jnp.tensordot(jnp.asarray(weights, terms.dtype), terms, axes=1)
 
-    return norm_by_inverse(
-        init,
+    def start_values(dtype):
+        shifts, _ = _inverse_root_quadrature(NODES[jnp.dtype(dtype)])
+        return jnp.asarray(1 + shifts, dtype) * jnp.asarray(lipschitz, dtype) ** 2
+
+    def start(received_sum):
+        values = 1 / start_values(received_sum.dtype)
+        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(values, received_sum)
+
+    return Growing(
+        start,
         _grow_each,
-        times=lambda state, vector: weighted(_times_each(state, vector)),
-        dense=lambda state: weighted(jax.vmap(growing_inverse.dense)(state)),
-        leader=lambda state: weighted(state.leader),
+        times=lambda inverse, vector: weighted(_times_each(inverse, vector)),
+        dense=lambda inverse: weighted(jax.vmap(growing_inverse.dense)(inverse)),
+        leader=lambda inverse: weighted(inverse.leader),
+        growth=lambda squares: 1 / weighted(1 / (squares + start_values(squares.dtype))),
     )
 
 
 # Compiled once, also for those who call `update` outside of `jit`.
-_grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, None)))
+_grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, None, None)))
 _times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 

@@ -58,8 +58,9 @@ def pending_capacity(dimension: int) -> int:
     return min(MOST_PENDING_TERMS, max(dimension // 6, min(16, dimension // 4), 1))
 
 
-def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
-    """The inverse of ``I / value``, in the dtype of ``value``."""
+def scaled_identity(value: jax.Array, received_sum: jax.Array) -> GrowingInverse:
+    """The inverse of ``I / value``, with the leader of a learner that received this sum."""
+    (dimension,) = received_sum.shape
     capacity = pending_capacity(dimension)
     return GrowingInverse(
         matrix=value * jnp.eye(dimension, dtype=value.dtype),
@@ -67,7 +68,7 @@ def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
         pending_terms=jnp.zeros((capacity, dimension), value.dtype),
         pending_count=jnp.zeros((), jnp.int32),
         diagonal=jnp.full((dimension,), value, value.dtype),
-        leader=jnp.zeros((dimension,), value.dtype),
+        leader=value * received_sum,
     )
 
 
@@ -83,14 +84,52 @@ def dense(inverse: GrowingInverse) -> jax.Array:
     return inverse.matrix + (inverse.rounding - waiting)
 
 
+def restart_coordinate(
+    inverse: GrowingInverse, index: jax.Array, leader_entry: jax.Array, factor: float
+) -> GrowingInverse:
+    r"""The inverse of a matrix whose row and column ``index`` become those of the identity.
+
+    Without the coordinate, the inverse is the Schur complement
+    :math:`Q_{jk} - Q_{ji} Q_{ik} / Q_{ii}`, and a leader :math:`p = Q\theta` becomes
+    :math:`p_j - Q_{ji} p_i / Q_{ii}`. O(d^2).
+
+    Args:
+      inverse: the inverse before.
+      index: ``i``.
+      leader_entry: the leader at the coordinate afterwards.
+      factor: the change of the sum that the leader follows, elsewhere.
+    """
+    matrix = dense(inverse)
+    column = matrix[:, index]
+    pivot = jnp.maximum(column[index], jnp.finfo(matrix.dtype).tiny)
+    at_index = jnp.arange(len(column)) == index
+    cross = at_index[:, None] | at_index[None, :]
+    rest = jnp.where(cross, 0, matrix - jnp.outer(column, column / pivot))
+    alone = rest + jnp.diag(at_index.astype(matrix.dtype))
+    leader = factor * (inverse.leader - column * (inverse.leader[index] / pivot))
+    return GrowingInverse(
+        matrix=alone,
+        rounding=jnp.zeros_like(inverse.rounding),
+        pending_terms=jnp.zeros_like(inverse.pending_terms),
+        pending_count=jnp.zeros_like(inverse.pending_count),
+        diagonal=jnp.maximum(jnp.diagonal(alone), jnp.where(at_index, 1, 0)),
+        leader=jnp.where(at_index, leader_entry, leader),
+    )
+
+
 @jax.jit
-def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> GrowingInverse:
-    """The inverse after the matrix grew by the outer product of ``vector`` with itself.
+def grow(
+    inverse: GrowingInverse, vector: jax.Array, share: jax.Array, fresh: jax.Array | None = None
+) -> GrowingInverse:
+    r"""The inverse after the matrix grew by the outer product of ``vector`` with itself.
 
     Args:
       inverse: the inverse before.
       vector: ``g``.
       share: ``c``, how much of the vector enters the sum that the leader follows.
+      fresh: ``b``, the part of the vector in coordinates that no vector touched before, which does
+        not enter that sum. There the inverse is still the identity, so the sum's new part
+        contributes :math:`c (P' g - P' b) = c\,(r (1 + \langle b, b\rangle) u - b)`.
     """
     primal = times(inverse, vector)
     # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below is
@@ -102,6 +141,12 @@ def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> Growin
     squared_dual_norm = jnp.maximum(jnp.vdot(vector, primal), least)
     shrink = 1 / (1 + squared_dual_norm)
 
+    pull = share - jnp.vdot(vector, inverse.leader)
+    leader = inverse.leader
+    if fresh is not None:
+        pull = pull + share * jnp.vdot(fresh, fresh)
+        leader = leader - share * fresh
+
     term = jnp.sqrt(shrink) * primal
     waiting = GrowingInverse(
         matrix=inverse.matrix,
@@ -111,7 +156,7 @@ def grow(inverse: GrowingInverse, vector: jax.Array, share: jax.Array) -> Growin
         ),
         pending_count=inverse.pending_count + 1,
         diagonal=jnp.maximum(inverse.diagonal - term**2, shrink * inverse.diagonal),
-        leader=inverse.leader + shrink * (share - jnp.vdot(vector, inverse.leader)) * primal,
+        leader=leader + shrink * pull * primal,
     )
     # A loop of one trip or none, where others write `cond`: it updates the matrix in place, and
     # batched by vmap it still runs only when it must, while a batched `cond` always runs.

@@ -11,6 +11,8 @@ from optax_varynorm.norms import Eigenbasis, VaryingNorm
 def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
     r"""``eqn:constantnorm``: :math:`\|x\|_t = L \|x\|_p` in every round, :math:`1 < p \le 2`.
 
+    With ``lipschitz=None`` the longest gradient so far stands for ``L``.
+
     :math:`\tfrac12\|\cdot\|_p^2` is :math:`(p-1)`-strongly convex. With :math:`1/p + 1/q = 1`, a
     gradient has dual norm :math:`\|g\|_q / L`, at most one when :math:`\|g\|_q \le L`. Both
     duality maps are one function, since
@@ -23,7 +25,8 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         f"`lp_norm` is strongly convex for 1 < p <= 2 only, but p is {p}. "
         "For gradients bounded in l_inf take p near 1, such as p = 1.1.",
     )
-    _arguments.require_moderate("lipschitz", lipschitz, "the largest l_q norm of a gradient")
+    if lipschitz is not None:
+        _arguments.require_moderate("lipschitz", lipschitz, "the largest l_q norm of a gradient")
     euclidean = _arguments.is_known(p) and p == 2
 
     def norm_gradient(tree, power, factor):
@@ -47,26 +50,44 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
             shrunk,
         )
 
+    def init(params):
+        return () if lipschitz is not None else jnp.zeros((), _precision.working_dtype(params))
+
+    def observe_gradient(state, gradient):
+        if lipschitz is not None:
+            return state
+        power = jnp.asarray(p, state.dtype)
+        dual = norm_gradient(gradient, power / (power - 1), jnp.ones_like(state))
+        return jnp.maximum(state, _precision.root(_precision.inner(gradient, dual)))
+
     # Injected hyperparameters may come in the parameters' narrow dtype: widen, then compute.
+    def length(state, dtype):
+        if lipschitz is not None:
+            return jnp.asarray(lipschitz, dtype)
+        # Before the first gradient any norm will do: nothing is learned in it.
+        return jnp.where(state > 0, state, 1)
+
     def to_dual(state, point):
-        del state
-        length, power = (jnp.asarray(x, _precision.working_dtype(point)) for x in (lipschitz, p))
-        return norm_gradient(point, power, length**2)
+        dtype = _precision.working_dtype(point)
+        return norm_gradient(point, jnp.asarray(p, dtype), length(state, dtype) ** 2)
 
     def to_primal(state, gradient):
-        del state
-        length, power = (jnp.asarray(x, _precision.working_dtype(gradient)) for x in (lipschitz, p))
-        return norm_gradient(gradient, power / (power - 1), 1 / length**2)
+        dtype = _precision.working_dtype(gradient)
+        power = jnp.asarray(p, dtype)
+        return norm_gradient(gradient, power / (power - 1), 1 / length(state, dtype) ** 2)
 
     def eigenbasis(state):
-        del state
-        return Eigenbasis(jnp.asarray(lipschitz, jnp.result_type(float)) ** 2, None)
+        return Eigenbasis(length(state, jnp.result_type(float)) ** 2, None)
+
+    def known_part(state, gradient):
+        return jax.tree.map(lambda g: jnp.where(state > 0, g, 0), gradient)
 
     return VaryingNorm(
-        init=lambda params: (),
-        observe_gradient=lambda state, gradient: state,
+        init=init,
+        observe_gradient=observe_gradient,
         to_dual=to_dual,
         to_primal=to_primal,
         strong_convexity=1.0 if euclidean else p - 1,
         eigenbasis=eigenbasis if euclidean else None,
+        known_part=known_part if lipschitz is None else None,
     )

@@ -1,54 +1,288 @@
-"""A quadratic norm that knows its matrix by the inverse only."""
+"""Quadratic norms that know their matrix by the inverse only, in known or in learned units."""
 
+import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm import _precision
+from optax_varynorm.norm_library import growing_inverse
+from optax_varynorm.norm_library.first_seen import first_seen_squares
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
 
-def norm_by_inverse(
-    init: Callable, grow: Callable, times: Callable, dense: Callable, leader: Callable
-) -> VaryingNorm:
-    """The norm :math:`x^T A x` whose learner needs :math:`P = A^{-1}` alone.
+class Growing(NamedTuple):
+    """The inverse ``Q`` of a matrix that grows with flat vectors (see ``growing_inverse``).
 
-    ``to_dual`` and ``eigenbasis`` cost O(d^3); neither an unconstrained learner nor a half-space
-    needs them.
-
-    Args:
-      init: ``(dimension, dtype) -> state``.
-      grow: ``(state, flat gradient, share) -> state``, as ``GrowingInverse.grow``.
-      times: ``(state, flat vector) -> P vector``.
-      dense: ``state -> P``.
-      leader: ``state -> P theta``.
+    Attributes:
+      start: ``received_sum -> inverse`` before any vector, for a learner that received this sum.
+      grow: ``(inverse, vector, share, fresh) -> inverse``.
+      times: ``(inverse, vector) -> Q vector``.
+      dense: ``inverse -> Q``.
+      leader: ``inverse -> Q`` times the sum that the learner received.
+      growth: the matrix has no eigenvalue above ``growth(s)`` when the squared lengths of its
+        vectors add up to ``s``.
     """
 
-    def init_state(params):
-        flat, _ = ravel_pytree(params)
-        return init(flat.size, flat.dtype)
+    start: Callable[[jax.Array], Any]
+    grow: Callable
+    times: Callable[[Any, jax.Array], jax.Array]
+    dense: Callable[[Any], jax.Array]
+    leader: Callable[[Any], jax.Array]
+    growth: Callable[[jax.Array], jax.Array]
+
+
+def in_known_units(growing: Growing) -> VaryingNorm:
+    """The norm :math:`x^T Q^{-1} x`; its state is the inverse itself."""
+
+    def init(params):
+        return growing.start(jnp.zeros_like(ravel_pytree(params)[0]))
 
     def observe_gradient(state, gradient, share=1.0):
         flat, _ = ravel_pytree(gradient)
-        return grow(state, flat, jnp.asarray(share, flat.dtype))
+        return growing.grow(state, flat, jnp.asarray(share, flat.dtype), None)
+
+    def scaled(state):
+        one = jnp.ones((), growing.leader(state).dtype)
+        return Scaled(state, one, one)
+
+    return _norm(growing, init, observe_gradient, scaled)
+
+
+class CoordinateUnits(NamedTuple):
+    """Attributes, all flat:
+    units: what each coordinate is divided by, zero until its first nonzero gradient.
+    largest_squares: the square of the largest gradient of each coordinate.
+    weights: the diagonal of the norm's matrix.
+    received_sum: the sum of the gradients that the learner received.
+    inverse: the inverse in these units.
+    """
+
+    units: jax.Array
+    largest_squares: jax.Array
+    weights: jax.Array
+    received_sum: jax.Array
+    inverse: Any
+
+
+# A coordinate whose gradient's square exceeds its weight by this factor starts afresh. Large enough
+# to be rare, small enough for float32 to resolve what lies between two restarts.
+OUTGROWN = 2.0**20
+# x'Ax <= (1 + t) x'A'x + (1 + 1/t) A_ii x_i^2, where A' is A without its row and column i.
+INFLATION = math.sqrt(1 + 1 / (2 * OUTGROWN - 1))
+
+
+def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
+    r"""The norm :math:`x^\top M Q^{-1} M x`, ``M`` diagonal: ``factor`` times the first gradients.
+
+    A coordinate enters the matrix when its first nonzero gradient arrives, which extends the
+    inverse by one diagonal entry and changes nothing else. Points and gradients in other units
+    (any diagonal rescaling) then meet the same norm.
+
+    A coordinate's first gradient may be much smaller than those to come:
+
+    * because the whole gradient is small just then: ``first_seen_squares`` makes up for that.
+    * because of that coordinate alone. When a gradient outgrows the coordinate's weight a
+      million times, the coordinate leaves the matrix and enters anew. All other units grow by a
+      relative 2e-7 to make up for the lost cross terms, so the norms still increase.
+    """
+
+    def init(params):
+        flat, _ = ravel_pytree(params)
+        zeros = [jnp.zeros_like(flat) for _ in range(4)]
+        return CoordinateUnits(*zeros, growing.start(jnp.zeros_like(flat)))
+
+    def restart_coordinate(_, carry):
+        state, flat = carry
+        index = jnp.argmax(_precision.ratio(flat**2, state.weights))
+        unit = factor * jnp.abs(flat[index])
+        at_index = jnp.arange(flat.size) == index
+        units = jnp.where(at_index, unit, INFLATION * state.units)
+        restarted = CoordinateUnits(
+            units=units,
+            largest_squares=state.largest_squares,
+            weights=jnp.where(at_index, unit**2, INFLATION**2 * state.weights),
+            received_sum=state.received_sum,
+            inverse=growing_inverse.restart_coordinate(
+                state.inverse, index, state.received_sum[index] / unit, 1 / INFLATION
+            ),
+        )
+        return restarted, flat
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def observe(state, flat, share):
+        if not flat.size:
+            return state
+        known = state.units > 0
+        outgrown = known & (flat**2 > OUTGROWN * state.weights)
+        # As many trips as there are such coordinates: see `growing_inverse.grow`.
+        state, _ = jax.lax.fori_loop(
+            0, jnp.sum(outgrown, dtype=jnp.int32), restart_coordinate, (state, flat)
+        )
+        squares = flat**2
+        seen = jnp.where(known, squares, first_seen_squares(flat, state.largest_squares))
+        units = jnp.where(known, state.units, factor * jnp.sqrt(seen))
+        vector = _precision.ratio(flat, units)
+        return CoordinateUnits(
+            units=units,
+            largest_squares=jnp.maximum(state.largest_squares, seen),
+            weights=jnp.where(known, state.weights, units**2) + squares,
+            received_sum=state.received_sum + jnp.where(known, share * flat, 0),
+            inverse=growing.grow(state.inverse, vector, share, jnp.where(known, 0, vector)),
+        )
+
+    def observe_gradient(state, gradient, share=1.0):
+        flat, _ = ravel_pytree(gradient)
+        return observe(state, flat, jnp.asarray(share, flat.dtype))
+
+    def scaled(state):
+        per_unit = _reciprocal(state.units)
+        return Scaled(state.inverse, per_unit, per_unit)
+
+    def known_part(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(jnp.where(state.units > 0, flat, 0))
+
+    return _norm(growing, init, observe_gradient, scaled, known_part)
+
+
+class LearnedUnit(NamedTuple):
+    """Attributes:
+    unit: what gradients are divided by, zero until the first one; ``factor`` times the length of
+      the last gradient that outweighed all before it.
+    height: the other factor of the matrix: ``unit``, or the largest gradient's length.
+    squares: the sum of the squared lengths of the gradients since then, in these units.
+    received_sum: the sum of the gradients that the learner received, flat.
+    inverse: the inverse in these units.
+    """
+
+    unit: jax.Array
+    height: jax.Array
+    squares: jax.Array
+    received_sum: jax.Array
+    inverse: Any
+
+
+def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> VaryingNorm:
+    r"""The norm :math:`h m\, x^\top Q^{-1} x`, where ``m`` and ``h`` are lengths of gradients.
+
+    Where a known Lipschitz bound ``L`` would stand, a multiple of the identity has to grow with the
+    longest gradient. A gradient whose square exceeds the sum of all squares before it starts the
+    matrix afresh, at its own length: the multiple of the identity that then stands alone is above
+    the whole matrix so far, so the norms increase, and by at most twice what was necessary. That
+    costs O(d^2) and happens as often as the sum of squares doubles in one round.
+
+    Args:
+      growing: the inverse.
+      factor: the unit, divided by the gradient's length.
+      follow_largest: let the height grow with the largest gradient, as a root needs, whose matrix
+        would otherwise grow too slowly to cover it.
+    """
+
+    def init(params):
+        flat, _ = ravel_pytree(params)
+        zero = jnp.zeros((), flat.dtype)
+        return LearnedUnit(
+            zero, zero, zero, jnp.zeros_like(flat), growing.start(jnp.zeros_like(flat))
+        )
+
+    def restart(_, carry):
+        state, length = carry
+        unit = factor * length
+        # What the whole matrix so far may have reached, in units of the new one.
+        reached = state.height * state.unit * growing.growth(state.squares)
+        height = jnp.maximum(unit, reached / (unit * growing.growth(jnp.zeros_like(unit))))
+        restarted = LearnedUnit(
+            unit=unit,
+            height=height,
+            squares=jnp.zeros_like(unit),
+            received_sum=state.received_sum,
+            inverse=growing.start(state.received_sum / unit),
+        )
+        return restarted, length
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def observe(state, flat, share):
+        length = _precision.length(flat)
+        known = state.unit > 0
+        outweighs = length > state.unit * jnp.sqrt(1 + state.squares)
+        share = jnp.where(known, share, 0)
+        # One trip or none: see `growing_inverse.grow`.
+        state, _ = jax.lax.fori_loop(0, outweighs.astype(jnp.int32), restart, (state, length))
+        vector = _precision.ratio(flat, state.unit)
+        height = jnp.maximum(state.height, length) if follow_largest else state.height
+        return LearnedUnit(
+            unit=state.unit,
+            height=height,
+            squares=state.squares + jnp.vdot(vector, vector),
+            received_sum=state.received_sum + share * flat,
+            inverse=growing.grow(state.inverse, vector, share, None),
+        )
+
+    def observe_gradient(state, gradient, share=1.0):
+        flat, _ = ravel_pytree(gradient)
+        return observe(state, flat, jnp.asarray(share, flat.dtype))
+
+    def scaled(state):
+        # Before the first gradient any norm will do: nothing is learned in it.
+        unit, height = (jnp.where(x > 0, x, 1) for x in (state.unit, state.height))
+        return Scaled(state.inverse, 1 / unit, 1 / height)
+
+    def known_part(state, gradient):
+        return jax.tree.map(lambda g: jnp.where(state.unit > 0, g, 0), gradient)
+
+    return _norm(growing, init, observe_gradient, scaled, known_part)
+
+
+class Scaled(NamedTuple):
+    """The inverse ``after * Q * before`` of a norm's matrix; equal factors if they are vectors."""
+
+    inverse: Any
+    before: Any
+    after: Any
+
+
+def _norm(growing, init, observe_gradient, scaled, known_part=None) -> VaryingNorm:
+    """``to_dual`` and ``eigenbasis`` cost O(d^3); an unconstrained learner needs neither."""
 
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)
-        return unravel(jnp.linalg.solve(dense(state), flat) if flat.size else flat)
+        if not flat.size:
+            return point
+        inverse, before, after = scaled(state)
+        solved = jnp.linalg.solve(growing.dense(inverse), flat * _reciprocal(after))
+        return unravel(solved * _reciprocal(before))
 
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
-        return unravel(times(state, flat))
+        inverse, before, after = scaled(state)
+        return unravel(after * growing.times(inverse, before * flat))
+
+    def leader(state):
+        inverse, _, after = scaled(state)
+        return after * growing.leader(inverse)
+
+    def eigenbasis(state):
+        inverse, before, after = scaled(state)
+        dense = growing.dense(inverse) * jnp.outer(jnp.ravel(before), jnp.ravel(after))
+        return _eigenbasis_from_inverse(dense)
 
     return VaryingNorm(
-        init=init_state,
+        init=init,
         observe_gradient=observe_gradient,
         to_dual=to_dual,
         to_primal=to_primal,
-        eigenbasis=lambda state: _eigenbasis_from_inverse(dense(state)),
+        eigenbasis=eigenbasis,
         leader=leader,
+        known_part=known_part,
     )
+
+
+def _reciprocal(number):
+    return _precision.ratio(jnp.ones_like(number), number)
 
 
 def _eigenbasis_from_inverse(inverse: jax.Array) -> Eigenbasis:

@@ -1,5 +1,6 @@
 """The paper's reductions: each wraps a learner and is one itself."""
 
+from optax_varynorm.reductions.combine import CombineState, combine
 from optax_varynorm.reductions.project import ProjectState, project
 from optax_varynorm.reductions.scale_by_coin_betting import (
     ScaleByCoinBettingState,
@@ -8,9 +9,11 @@ from optax_varynorm.reductions.scale_by_coin_betting import (
 from optax_varynorm.reductions.with_varying_norm import WithVaryingNormState, with_varying_norm
 
 __all__ = [
+    "CombineState",
     "ProjectState",
     "ScaleByCoinBettingState",
     "WithVaryingNormState",
+    "combine",
     "project",
     "scale_by_coin_betting",
     "with_varying_norm",

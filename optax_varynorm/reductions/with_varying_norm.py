@@ -55,16 +55,18 @@ def with_varying_norm(
             learner_state=learner.init(params),
         )
 
-    def update(updates, state, params, **extra_args):
+    def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
+        del geometry  # that of a layer outside, which this one replaces
         dtype = _precision.working_dtype(params)
         largest = float(jnp.finfo(dtype).max) / ROUNDS_THAT_MUST_FIT
         usable = _precision.inner(updates, updates) <= largest
         gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
+        known = gradient if norm.known_part is None else norm.known_part(state.norm_state, gradient)
 
-        length = dual_norm(norm, state.norm_state, gradient)
+        length = dual_norm(norm, state.norm_state, known)
         too_long = length > 1 + _precision.rounding(dtype)
         share = 1 / jnp.where(too_long, length, 1)
-        clipped = optax.tree.scale(share, gradient)
+        clipped = optax.tree.scale(share, known)
 
         told = (gradient,) if norm.leader is None else (gradient, share)
         norm_state = norm.observe_gradient(state.norm_state, *told)

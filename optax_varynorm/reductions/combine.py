@@ -1,0 +1,65 @@
+"""The best of several learners, by adding them up."""
+
+from typing import NamedTuple
+
+import jax
+import optax
+
+from optax_varynorm import _precision
+
+
+class CombineState(NamedTuple):
+    """Attributes:
+    combined_origin: ``w_1``, where the parameters started.
+    points: what each learner plays.
+    learner_states: state of each learner.
+    """
+
+    combined_origin: optax.Params
+    points: tuple[optax.Params, ...]
+    learner_states: tuple[optax.OptState, ...]
+
+
+def combine(*learners: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    r"""Play :math:`w_t = w_1 + \sum_j (w_t^j - w_1)` and give the same gradient to every learner.
+
+    Losses are linear, so the regrets add up (Cutkosky, *Combining online learning guarantees*,
+    COLT 2019): for every way to write :math:`u - w_1 = \sum_j (u_j - w_1)`,
+
+    .. math:: R_T(u) = \sum_j R_T^j(u_j).
+
+    With :math:`u_i = u` and :math:`u_j = w_1` elsewhere, that is the regret of any one learner plus
+    what the others lose against the starting point, at most epsilon each. So ``combine`` has the
+    least of its learners' bounds, whichever it is, without knowing which.
+    """
+    if not learners:
+        raise ValueError("`combine` needs at least one learner, such as `vn.fixed_norm()`.")
+    learners = tuple(optax.with_extra_args_support(learner) for learner in learners)
+
+    def init(params):
+        dtype = _precision.working_dtype(params)
+        return CombineState(
+            combined_origin=params,
+            points=tuple(_precision.copy(params, dtype) for _ in learners),
+            learner_states=tuple(learner.init(params) for learner in learners),
+        )
+
+    def update(updates, state, params, **extra_args):
+        steps, states = zip(
+            *(
+                learner.update(updates, learner_state, point, **extra_args)
+                for learner, learner_state, point in zip(
+                    learners, state.learner_states, state.points, strict=True
+                )
+            ),
+            strict=True,
+        )
+        points = tuple(map(optax.apply_updates, state.points, steps))
+
+        def total_step(origin, param, *played):
+            return sum((point - origin for point in played), start=origin) - param
+
+        step = jax.tree.map(total_step, state.combined_origin, params, *points)
+        return step, CombineState(state.combined_origin, points, states)
+
+    return _precision.in_working_precision("combine", init, update)
