@@ -109,16 +109,15 @@ def main():
     chosen = peers.choose(contenders, arguments.only, arguments.tries)
 
     data = jax.tree.map(jnp.asarray, streams.digits())
-    keys = jax.random.split(jax.random.key(0), (2, arguments.seeds))
-    batches = jax.vmap(
-        lambda key: jax.random.randint(key, (arguments.steps, BATCH), 0, len(data[0]))
-    )(keys[0])
+    size = (arguments.seeds, arguments.steps, BATCH)
+    batches = jnp.asarray(np.random.default_rng(0).integers(len(data[0]), size=size))
     settings = {"steps": arguments.steps, "seeds": arguments.seeds, "batch": BATCH}
     everything = {}
     for name in arguments.models.split(","):
         model = MODELS[name]()
-        starts = jax.vmap(model.init)(keys[1])
-        first = jax.vmap(functools.partial(loss, model), (0, None, None))(starts, *data)
+        runs = [model.init(np.random.default_rng(seed)) for seed in range(arguments.seeds)]
+        starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
+        first = jax.jit(jax.vmap(functools.partial(loss, model), (0, None, None)))(starts, *data)
         parameters = sum(leaf[0].size for leaf in jax.tree.leaves(starts))
         print(
             f"\n{name}: {parameters} parameters, {arguments.steps} steps of {BATCH}, "
