@@ -64,11 +64,7 @@ def measure(contender, model, data, starts, batches):
         "late_loss": results.finite(late[winner]),
         "seconds": seconds,
     }
-    if contender.learning_rates:
-        rates = contender.learning_rates
-        record["learning_rate"] = rates[winner]
-        record["by_learning_rate"] = dict(zip(map(str, rates), results.finite(final), strict=True))
-    return record
+    return record | results.by_learning_rate(contender, winner, final)
 
 
 def median_loss(record):
@@ -85,7 +81,7 @@ def show(records):
         late = float(np.median(results.numbers(record["late_loss"])))
         figures = [middle, float(np.min(final)), float(np.max(final)), late]
         rows.append(
-            [results.mark_cached(name, record), record["kind"]]
+            [results.mark(name, record), record["kind"]]
             + [results.figure(value) for value in figures]
             + [results.figure(middle / peer, 3), results.figure(middle / adam, 3)]
             + [results.rate_note(record), f"{record['seconds']:.1f}"]
@@ -93,7 +89,7 @@ def show(records):
     headings = ["", "kind", "final loss", "min", "max", "last 10 %"]
     headings += ["/ best untuned peer", "/ best adam", "learning rate", "seconds"]
     results.show(headings, rows)
-    print(results.cached_note(records))
+    print(results.cached_note(records.values()))
 
 
 def main():

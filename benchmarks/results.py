@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -95,6 +95,15 @@ def best(records: dict[str, dict[str, Any]], kind: str, score: Callable[[dict], 
     return min(scores, default=float("nan"))
 
 
+def by_learning_rate(contender: Contender, winner: int, losses: Any) -> dict[str, Any]:
+    """For the record of a tuned contender: its best rate, and the losses at every other."""
+    rates = contender.learning_rates
+    if not rates:
+        return {}
+    table = dict(zip(map(str, rates), finite(losses), strict=True))
+    return {"learning_rate": rates[winner], "by_learning_rate": table}
+
+
 def rate_note(record: dict[str, Any]) -> str:
     """The best learning rate in hindsight, and whether a better one may lie outside the grid."""
     rates = sorted(float(rate) for rate in record.get("by_learning_rate", {}))
@@ -119,11 +128,11 @@ def figure(value: float, digits: int = 4) -> str:
     return "-" if np.isnan(value) else f"{value:.{digits}g}"
 
 
-def mark_cached(name: str, record: dict[str, Any]) -> str:
-    return f"{name} *" if record["cached"] else name
+def mark(text: str, record: dict[str, Any]) -> str:
+    return f"{text}*" if record["cached"] else text
 
 
-def cached_note(records: dict[str, dict[str, Any]]) -> str:
-    if any(record["cached"] for record in records.values()):
+def cached_note(records: Iterable[dict[str, Any]]) -> str:
+    if any(record["cached"] for record in records):
         return "* not run now: cached from an earlier run on the same data and settings"
-    return "all of these were run now"
+    return "All of these were run now."
