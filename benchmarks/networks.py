@@ -97,8 +97,9 @@ def main():
     results.add_arguments(parser)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--models", default=",".join(MODELS), help="with commas between")
+    parser.add_argument("--models", help="names, with commas between; all if left out")
     arguments = parser.parse_args()
+    names = results.pick("--models", arguments.models, MODELS)
     # A matrix over all parameters is slow here: it runs where it is asked for.
     asked = [name for name in (arguments.only or "").split(",") if name.startswith("full_matrix")]
     contenders = peers.gather((*OURS, *asked), VARIANTS, LEARNING_RATES, arguments.tries)
@@ -109,7 +110,7 @@ def main():
     batches = jnp.asarray(np.random.default_rng(0).integers(len(data[0]), size=size))
     settings = {"steps": arguments.steps, "seeds": arguments.seeds, "batch": BATCH}
     everything = {}
-    for name in arguments.models.split(","):
+    for name in names:
         model = MODELS[name]()
         runs = [model.init(np.random.default_rng(seed)) for seed in range(arguments.seeds)]
         starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)

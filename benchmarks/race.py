@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.race --data FOLDER`` prints a table and writes ``race.json`` to ``--out``
 (default ``out/bench``). The streams are two of scikit-learn's and every ``*.libsvm`` file of the
-folder; rows come one at a time, in their stored order, with a constant one as the last feature.
+folder; rows come one at a time, shuffled once and for all learners alike, with a constant one as
+the last feature.
 To try one optimizer against the peers of the last run:
 ``python -m benchmarks.race --data FOLDER --only full_matrix --streams a9a --rows 5000``.
 """
@@ -104,9 +105,7 @@ def show(everything):
         ]
         rows.append([f"best {kind}", *map(results.figure, lowest), "", ""])
     results.show(["mean log loss", *everything, "kind", "examples/s"], rows)
-    print(
-        "Examples a second are of the longest stream; tuned ones play all learning rates at once."
-    )
+    print("Examples a second: on the longest stream; tuned ones play all their rates at once.")
     print(results.cached_note([r for s in everything.values() for r in s["learners"].values()]))
     tuned = [name for name, record in learners.items() if record["kind"] == "tuned"]
     if tuned:
@@ -123,20 +122,23 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, help="a folder of LIBSVM files")
     parser.add_argument("--streams", help="names, with commas between; all if left out")
     parser.add_argument("--rows", type=int, help="play only the first rows of each stream")
+    parser.add_argument("--order", default="0", help="the shuffle's seed, or: stored")
     arguments = parser.parse_args()
     contenders = peers.gather(OURS, VARIANTS, LEARNING_RATES, arguments.tries)
     chosen = peers.choose(contenders, arguments.only, arguments.tries)
+    seed = None if arguments.order == "stored" else int(arguments.order)
     available = streams.available(arguments.data)
-    names = arguments.streams.split(",") if arguments.streams else available
-    if unknown := set(names) - set(available):
-        raise SystemExit(f"--streams knows {', '.join(available)}; not {', '.join(unknown)}.")
+    names = results.pick("--streams", arguments.streams, available)
 
     everything = {}
     for name in names:
-        stream = streams.load(name, arguments.data, arguments.rows)
+        stream = streams.load(name, arguments.data, arguments.rows, seed)
         rows, features = stream.features.shape
         cut = " (cut by --rows)" if rows == arguments.rows else ""
-        print(f"{name}: {rows} rows{cut}, {features} features with the constant", flush=True)
+        order = "stored order" if seed is None else f"shuffled by seed {seed}"
+        print(
+            f"{name}: {rows} rows{cut}, {order}, {features} features with the constant", flush=True
+        )
         records = results.measure_all(
             contenders,
             chosen,
@@ -145,9 +147,8 @@ def main():
             f"{name} {results.fingerprint(stream)}",
         )
         everything[name] = {"rows": rows, "features": features, "learners": records}
-        results.write(
-            arguments.out / "race.json", {"cut_to_rows": arguments.rows, "streams": everything}
-        )
+        settings = {"cut_to_rows": arguments.rows, "order": arguments.order}
+        results.write(arguments.out / "race.json", {"settings": settings, "streams": everything})
     print()
     show(everything)
     print(f"\nwrote {arguments.out / 'race.json'}")

@@ -32,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
 
 
+def pick(flag: str, text: str | None, available: Iterable[str]) -> list[str]:
+    """The names in a flag's text, or all that are available without one."""
+    names = [*available] if text is None else text.split(",")
+    if unknown := set(names) - set(available):
+        raise SystemExit(f"{flag} knows {', '.join(available)}; not {', '.join(unknown)}.")
+    return names
+
+
 def fingerprint(*parts: Any) -> str:
     """Changes with any array or setting that a result depends on, and with the libraries."""
     digest = hashlib.sha256(f"{optax.__version__} {jax.__version__}".encode())

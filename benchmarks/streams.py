@@ -8,7 +8,7 @@ from sklearn import datasets
 
 
 class Stream(NamedTuple):
-    """Rows in their stored order and raw units, a constant one appended; labels are 0 or 1."""
+    """Rows in raw units, a constant one appended; labels are 0 or 1."""
 
     features: np.ndarray
     labels: np.ndarray
@@ -26,8 +26,13 @@ def available(folder: pathlib.Path | None) -> list[str]:
     return ["breast_cancer", "digits_parity", *(path.stem for path in files)]
 
 
-def load(name: str, folder: pathlib.Path | None, rows: int | None = None) -> Stream:
-    """A stream, or its first ``rows`` rows."""
+def load(
+    name: str, folder: pathlib.Path | None, rows: int | None = None, seed: int | None = 0
+) -> Stream:
+    """A stream, shuffled by ``seed`` or in its stored order if ``None``; the first ``rows`` of it.
+
+    The stored order of some is sorted by label, where always repeating the last label wins.
+    """
     if name == "breast_cancer":
         features, labels = datasets.load_breast_cancer(return_X_y=True)
     elif name == "digits_parity":
@@ -35,8 +40,10 @@ def load(name: str, folder: pathlib.Path | None, rows: int | None = None) -> Str
         labels = labels % 2
     else:
         assert folder is not None
-        sparse, labels = datasets.load_svmlight_file(str(folder / f"{name}.libsvm"))
-        features = sparse[:rows].toarray()
-    features, labels = features[:rows], labels[:rows] == labels.max()
-    ones = np.ones((len(features), 1))
-    return Stream(np.hstack([features, ones]).astype(np.float32), labels.astype(np.float32))
+        features, labels = datasets.load_svmlight_file(str(folder / f"{name}.libsvm"))
+        features = features.toarray()
+    count = len(labels)
+    order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
+    features = np.hstack([features, np.ones((count, 1))])[order[:rows]]
+    labels = (labels == labels.max())[order[:rows]]
+    return Stream(features.astype(np.float32), labels.astype(np.float32))
