@@ -29,30 +29,27 @@ def loss(model, params, images, labels):
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
-def trainer(model, data):
-    """``train(optimizer, params, batches)``: minibatch losses, and the final loss on all data."""
+def train(optimizer, model, data, params, batches):
+    """The losses on the minibatches, and the final one on all data."""
 
-    def train(optimizer, params, batches):
-        def step(carry, batch):
-            params, state = carry
-            rows = jax.tree.map(lambda leaf: leaf[batch], data)
-            value, gradient = jax.value_and_grad(lambda p: loss(model, p, *rows))(params)
-            updates, state = optimizer.update(gradient, state, params)
-            return (optax.apply_updates(params, updates), state), value
+    def step(carry, batch):
+        params, state = carry
+        rows = jax.tree.map(lambda leaf: leaf[batch], data)
+        value, gradient = jax.value_and_grad(lambda p: loss(model, p, *rows))(params)
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), value
 
-        (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), batches)
-        return losses, loss(model, params, *data)
-
-    return train
+    (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), batches)
+    return losses, loss(model, params, *data)
 
 
 def measure(contender, model, data, starts, batches):
     """All seeds and all learning rates at once; the rate with the lowest median final loss."""
 
-    def seeds(optimizer, *arrays):
-        return jax.vmap(lambda *each: trainer(model, data)(optimizer, *each))(*arrays)
+    def train_seeds(optimizer, starts, batches):
+        return jax.vmap(functools.partial(train, optimizer, model, data))(starts, batches)
 
-    program = jax.jit(peers.play_grid(contender, seeds)).lower(starts, batches).compile()
+    program = jax.jit(peers.play_grid(contender, train_seeds)).lower(starts, batches).compile()
     began = time.perf_counter()
     losses, final = map(np.asarray, jax.block_until_ready(program(starts, batches)))
     seconds = time.perf_counter() - began
