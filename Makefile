@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto
 
-.PHONY: demo test test-slow bench lint types format clean
+.PHONY: demo test test-slow bench bench-networks bench-race lint types format clean
 
 demo: .venv/installed
 	$(BIN)/python tools/run_readme.py
@@ -17,6 +17,13 @@ test-slow: .venv/installed-test
 
 bench: .venv/installed-bench
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed
+
+bench-networks: .venv/installed-bench
+	$(BIN)/python -m benchmarks.networks
+
+# DATA is a folder of LIBSVM files; without it, scikit-learn's own streams race.
+bench-race: .venv/installed-bench
+	$(BIN)/python -m benchmarks.race $(if $(DATA),--data $(DATA))
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -1,1 +1,1 @@
-"""Measurements, as ratios inside one run: ``make bench``."""
+"""Measurements: ``make bench`` (speed), ``make bench-networks``, ``make bench-race``."""

@@ -1,24 +1,77 @@
-"""The benchmark suite runs; its figures are the business of ``make bench``."""
+"""The benchmarks run; their figures are the business of ``make bench`` and its kin."""
 
 import json
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
+import optax_varynorm as vn
 from tools import run_readme
 
 
-@pytest.mark.slow
-def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
-    printed = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed", "--smoke", "--out", str(tmp_path)],
+def run(name, tmp_path, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--out", str(tmp_path), *arguments],
         capture_output=True,
         text=True,
         check=True,
         cwd=run_readme.README.parent,
     ).stdout
+
+
+@pytest.mark.slow
+def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
+    printed = run("speed", tmp_path, "--smoke")
     rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
     assert all(name in printed for name in rows)
     assert all(value > 0 for value in rows.values())
     assert (tmp_path / "speed.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_networks_train_and_compare_with_cached_peers(tmp_path):
+    settings = ("--models", "mlp", "--steps", "40", "--seeds", "2")
+    printed = run("networks", tmp_path, *settings, "--only", "fixed_norm,sgd")
+    assert "All of these were run now." in printed
+    first = json.loads((tmp_path / "networks.json").read_text())["models"]["mlp"]["optimizers"]
+    assert set(first) == {"fixed_norm", "sgd"}
+    assert max(first["sgd"]["final_loss"]) < 2.0, "ten classes start at log 10 or above"
+    assert all(len(record["final_loss"]) == 2 for record in first.values())
+
+    expression = "vn.fixed_norm(epsilon=2.0)"
+    printed = run("networks", tmp_path, *settings, "--only", "fixed_norm", "--try", expression)
+    assert "sgd*" in printed
+    assert "cached" in printed
+    again = json.loads((tmp_path / "networks.json").read_text())["models"]["mlp"]["optimizers"]
+    assert set(again) == {*first, expression}
+    assert again["sgd"] == {**first["sgd"], "cached": True}
+    assert again["fixed_norm"]["final_loss"] == first["fixed_norm"]["final_loss"]
+
+
+@pytest.mark.slow
+def test_the_race_plays_what_the_online_loop_plays(tmp_path):
+    from benchmarks import streams
+
+    (tmp_path / "tiny.libsvm").write_text("2 1:1 3:5\n1 2:1\n2 1:2 2:0.5\n" * 20)
+    chosen = ("--only", "full_matrix,dowg,sgd", "--streams", "tiny,breast_cancer")
+    printed = run("race", tmp_path, "--data", str(tmp_path), "--rows", "50", *chosen)
+    assert "50 rows (cut by --rows)" in printed
+    learners = json.loads((tmp_path / "race.json").read_text())["streams"]["tiny"]["learners"]
+
+    def log_loss(params, example):
+        row, label = example
+        return optax.sigmoid_binary_cross_entropy(row @ params, label)
+
+    stream = streams.load("tiny", tmp_path, rows=50)
+    assert set(np.unique(stream.labels)) == {0, 1}
+    assert stream.features.shape == (50, 4)
+    stream = jax.tree.map(jnp.asarray, stream)
+    rate = learners["sgd"]["learning_rate"]
+    for name, optimizer in (("full_matrix", vn.full_matrix()), ("sgd", optax.sgd(rate))):
+        game = vn.play(optimizer, log_loss, tuple(stream), jnp.zeros(4))
+        assert learners[name]["log_loss"] == pytest.approx(float(game.losses.mean()), rel=1e-4)

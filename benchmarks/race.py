@@ -1,0 +1,158 @@
+"""Progressive log loss of linear models on real streams: one pass, raw units, predict then learn.
+
+``python -m benchmarks.race --data FOLDER`` prints a table and writes ``race.json`` to ``--out``
+(default ``out/bench``). The streams are two of scikit-learn's and every ``*.libsvm`` file of the
+folder; rows come one at a time, shuffled once and for all learners alike, with a constant one as
+the last feature.
+To try one optimizer against the peers of the last run:
+``python -m benchmarks.race --data FOLDER --only full_matrix --streams a9a --rows 5000``.
+"""
+
+import argparse
+import functools
+import pathlib
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks import peers, results, streams
+
+OURS = (
+    "varynorm",
+    "fixed_norm",
+    "diagonal",
+    "full_matrix",
+    "full_matrix_adagrad",
+    "diagonal_scale_invariant",
+    "full_matrix_scale_invariant",
+)
+VARIANTS: dict = {}
+# Raw units span many decades, and so do the best learning rates.
+LEARNING_RATES = peers.half_decades(-8, 2)
+
+
+def play(optimizer, features, labels):
+    """The loss of each round, paid before it is learned from.
+
+    The rows are on offer to learners that take ``features`` (this round's) and ``next_features``;
+    the last row has no next, and stands in for it.
+    """
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def play_round(carry, example):
+        params, state = carry
+        row, next_row, label = example
+        # log(1 + exp(z)) - label * z, and its derivative by z = <row, params>.
+        score = row @ params
+        value = jax.nn.softplus(score) - label * score
+        gradient = (jax.nn.sigmoid(score) - label) * row
+        updates, state = optimizer.update(
+            gradient, state, params, features=row, next_features=next_row
+        )
+        return (optax.apply_updates(params, updates), state), value
+
+    params = jnp.zeros(features.shape[1])
+    next_rows = jnp.concatenate([features[1:], features[-1:]])
+    carry = (params, optimizer.init(params))
+    return jax.lax.scan(play_round, carry, (features, next_rows, labels))[1]
+
+
+def measure(contender, stream):
+    """All learning rates at once; the one with the lowest mean loss."""
+    stream = jax.tree.map(jnp.asarray, stream)
+    program = jax.jit(peers.play_grid(contender, play)).lower(*stream).compile()
+    began = time.perf_counter()
+    losses = jax.block_until_ready(program(*stream))
+    seconds = time.perf_counter() - began
+    means = np.mean(np.asarray(losses), axis=1, dtype=np.float64)
+    winner = int(np.argmin(results.numbers(means)))
+    record = {
+        "log_loss": results.finite(means)[winner],
+        "examples_per_second": len(stream.labels) / seconds,
+    }
+    return record | results.by_learning_rate(contender, winner, means)
+
+
+def log_loss(record):
+    return float(results.numbers(record["log_loss"]))
+
+
+def cells(name, everything, write):
+    """A row of the table: what ``write`` says of a learner on each stream."""
+    records = [stream["learners"].get(name) for stream in everything.values()]
+    return [name, *("" if record is None else write(record) for record in records)]
+
+
+def show(everything):
+    """Streams as columns; speeds are those on the longest stream."""
+    longest = max(everything.values(), key=lambda stream: stream["rows"])
+    learners = {
+        name: record
+        for stream in everything.values()
+        for name, record in stream["learners"].items()
+    }
+    rows = []
+    for name, record in learners.items():
+        speed = longest["learners"].get(name, {}).get("examples_per_second")
+        row = cells(name, everything, lambda r: results.mark(results.figure(log_loss(r)), r))
+        rows.append([*row, record["kind"], "" if speed is None else f"{speed:,.0f}"])
+    for kind in peers.KINDS:
+        lowest = [
+            results.best(stream["learners"], kind, log_loss) for stream in everything.values()
+        ]
+        rows.append([f"best {kind}", *map(results.figure, lowest), "", ""])
+    results.show(["mean log loss", *everything, "kind", "examples/s"], rows)
+    print("Examples a second: on the longest stream; tuned ones play all their rates at once.")
+    print(results.cached_note([r for s in everything.values() for r in s["learners"].values()]))
+    tuned = [name for name, record in learners.items() if record["kind"] == "tuned"]
+    if tuned:
+        print()
+        results.show(
+            ["best learning rate", *everything],
+            [cells(name, everything, results.rate_note) for name in tuned],
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    results.add_arguments(parser)
+    parser.add_argument("--data", type=pathlib.Path, help="a folder of LIBSVM files")
+    parser.add_argument("--streams", help="names, with commas between; all if left out")
+    parser.add_argument("--rows", type=int, help="play only the first rows of each stream")
+    parser.add_argument("--order", default="0", help="the shuffle's seed, or: stored")
+    arguments = parser.parse_args()
+    contenders = peers.gather(OURS, VARIANTS, LEARNING_RATES, arguments.tries)
+    chosen = peers.choose(contenders, arguments.only, arguments.tries)
+    seed = None if arguments.order == "stored" else int(arguments.order)
+    available = streams.available(arguments.data)
+    names = results.pick("--streams", arguments.streams, available)
+
+    everything = {}
+    for name in names:
+        stream = streams.load(name, arguments.data, arguments.rows, seed)
+        rows, features = stream.features.shape
+        cut = " (cut by --rows)" if rows == arguments.rows else ""
+        order = "stored order" if seed is None else f"shuffled by seed {seed}"
+        print(
+            f"{name}: {rows} rows{cut}, {order}, {features} features with the constant", flush=True
+        )
+        records = results.measure_all(
+            contenders,
+            chosen,
+            functools.partial(measure, stream=stream),
+            arguments.out / "race_peers.json",
+            f"{name} {results.fingerprint(stream)}",
+        )
+        everything[name] = {"rows": rows, "features": features, "learners": records}
+        settings = {"cut_to_rows": arguments.rows, "order": arguments.order}
+        results.write(arguments.out / "race.json", {"settings": settings, "streams": everything})
+    print()
+    show(everything)
+    print(f"\nwrote {arguments.out / 'race.json'}")
+
+
+if __name__ == "__main__":
+    main()
