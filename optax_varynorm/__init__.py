@@ -9,7 +9,16 @@
 """
 
 from optax_varynorm import regret
-from optax_varynorm.coin_betting import CoinBettingState, coin_betting
+from optax_varynorm.coin_betting import (
+    CoinBettingState,
+    ConstrainedBetsState,
+    FreeGradBettingState,
+    KTBettingState,
+    coin_betting,
+    constrained_bets,
+    freegrad_betting,
+    kt_betting,
+)
 from optax_varynorm.domains import (
     Domain,
     Projection,
@@ -43,12 +52,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CoinBettingState",
+    "ConstrainedBetsState",
     "Domain",
     "Eigenbasis",
     "FTRLState",
+    "FreeGradBettingState",
     "Game",
     "Geometry",
     "GrowingInverse",
+    "KTBettingState",
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
@@ -56,10 +68,12 @@ __all__ = [
     "WithVaryingNormState",
     "affine",
     "coin_betting",
+    "constrained_bets",
     "diagonal",
     "diagonal_norm",
     "dual_norm",
     "fixed_norm",
+    "freegrad_betting",
     "ftrl_step",
     "full_matrix",
     "full_matrix_adagrad",
@@ -67,6 +81,7 @@ __all__ = [
     "full_matrix_root_norm",
     "half_space",
     "hyperplane",
+    "kt_betting",
     "l2_ball",
     "lp_norm",
     "play",

@@ -1,6 +1,11 @@
 """Bounds of every theorem, and the sequences that tell them apart."""
 
+from optax_varynorm.regret.bettor_bound import bettor_bound
 from optax_varynorm.regret.bounds import (
+    coin_betting_bound,
+    constraint_cost,
+    freegrad_betting_bound,
+    kt_betting_bound,
     thm_1dred,
     thm_adagraddetail,
     thm_constrainedftrl,
@@ -12,6 +17,11 @@ from optax_varynorm.regret.bounds import (
 from optax_varynorm.regret.sequences import sec_adagrad
 
 __all__ = [
+    "bettor_bound",
+    "coin_betting_bound",
+    "constraint_cost",
+    "freegrad_betting_bound",
+    "kt_betting_bound",
     "sec_adagrad",
     "thm_1dred",
     "thm_adagraddetail",
