@@ -271,6 +271,41 @@ def test_the_kt_potential_has_the_gaussian_lower_bound():
     assert np.all(gaussian <= potential + 1e-9 * (1 + n))
 
 
+@pytest.mark.parametrize("name", ["kt_betting", "freegrad_betting"])
+def test_bounds_cover_the_conjugate_of_the_potential(x64, name):
+    """Regret is at most epsilon + sup over G of |u| |G| - potential: no stream does worse."""
+    u = np.logspace(-6, 9, 46)[:, None, None]
+    sums = np.concatenate([[0.0], np.logspace(-2, 6, 25)])[None, :, None]
+    if name == "kt_betting":
+        totals = np.linspace(0, 1, 4001) * sums
+        log_potential = _log_kt_potential((sums + totals) / 2, (sums - totals) / 2)
+        bound = vn.regret.kt_betting_bound
+    else:
+        totals = np.concatenate([[0.0], np.logspace(-4, 7, 4000)])[None, None, :]
+        log_potential = _log_freegrad_potential(totals, 1 + sums)
+        bound = vn.regret.freegrad_betting_bound
+    potential = EPSILON * np.exp(np.minimum(log_potential, 600.0))
+    worst = EPSILON + np.max(u * totals - potential, axis=2)
+    bounds = np.asarray(jax.jit(bound)(u[..., 0], sums[..., 0], EPSILON))
+    assert np.all(worst <= bounds * (1 + 1e-9))
+    # And not by far: where many coins were seen and u is not small, the bound is the conjugate's.
+    many = (sums[..., 0] >= 100) & (u[..., 0] >= EPSILON) & (worst < 0.5 * u[..., 0] * sums[..., 0])
+    assert np.max(bounds[many] / worst[many]) < 1.5
+
+
+@pytest.mark.parametrize("Z", [1.0, 0.5, 0.1])
+def test_coin_betting_bound_covers_the_best_fraction(x64, Z):
+    """For every constant fraction v the proof bounds the regret; the bound chooses v for us."""
+    u = np.logspace(-6, 9, 46)[:, None, None]
+    sums = np.concatenate([[0.0], np.logspace(-2, 6, 25)])[None, :, None]
+    v = np.logspace(-7, np.log10(0.5), 2000)[None, None, :]
+    curvature = Z * (5 + 4 * sums) / 2 + sums
+    log_price = np.log(u / (EPSILON * v)) + np.log1p(4 * sums) / (2 * Z)
+    proven = np.min((log_price - 1) / v + curvature * v, axis=2) * u[..., 0] + EPSILON
+    bounds = np.asarray(jax.jit(vn.regret.coin_betting_bound)(u[..., 0], sums[..., 0], EPSILON, Z))
+    assert np.all(proven <= bounds * (1 + 1e-9))
+
+
 @given(chases(), st.sampled_from(["kt_betting", "freegrad_betting"]))
 def test_wealth_stays_above_the_potential(chase, name):
     with jax.enable_x64(True):
