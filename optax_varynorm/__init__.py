@@ -9,6 +9,13 @@
 """
 
 from optax_varynorm import regret
+from optax_varynorm.averaging import (
+    AnytimeState,
+    WithAveragingState,
+    anytime,
+    averaged_params,
+    with_averaging,
+)
 from optax_varynorm.coin_betting import (
     CoinBettingState,
     ConstrainedBetsState,
@@ -51,6 +58,7 @@ from optax_varynorm.reductions import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnytimeState",
     "CoinBettingState",
     "ConstrainedBetsState",
     "Domain",
@@ -65,8 +73,11 @@ __all__ = [
     "Projection",
     "ScaleByCoinBettingState",
     "VaryingNorm",
+    "WithAveragingState",
     "WithVaryingNormState",
     "affine",
+    "anytime",
+    "averaged_params",
     "coin_betting",
     "constrained_bets",
     "diagonal",
@@ -90,5 +101,6 @@ __all__ = [
     "regret",
     "scale_by_coin_betting",
     "whole_space",
+    "with_averaging",
     "with_varying_norm",
 ]

@@ -78,14 +78,14 @@ def constrained_bets(
       radius: the radius of the first round, in the units of the parameters; for a scale learner
         these are units of loss.
 
-    >>> import jax, jax.numpy as jnp, optax, optax_varynorm as vn
-    >>> learner = vn.constrained_bets(vn.coin_betting(), radius=1.0)
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> learner = vn.constrained_bets(vn.kt_betting(), radius=1.0)
     >>> bet, state = jnp.zeros(()), learner.init(jnp.zeros(()))
-    >>> for _ in range(99):
+    >>> for _ in range(8):
     ...     step, state = learner.update(jnp.array(-1.0), state, bet)
     ...     bet = optax.apply_updates(bet, step)
-    >>> print(f"{bet:.1f}, unconstrained {state.unconstrained_bet:.1f}")
-    10.0, unconstrained 10.9
+    >>> print(f"{bet:.2f} instead of {state.unconstrained_bet:.2f}")
+    3.00 instead of 3.50
     """
     _arguments.require_moderate("radius", radius, "how far from the start the first bet may be")
     bettor = optax.with_extra_args_support(bettor)
