@@ -69,6 +69,7 @@ def test_averaging_leaves_the_learner_alone_and_weighs_as_told(x64):
     points, *_ = descend(optax.sgd(0.1), start(jnp.float64))
     same, _, _, _, state = descend(vn.with_averaging(optax.sgd(0.1), power=1.0), start(jnp.float64))
     jax.tree.map(np.testing.assert_array_equal, points, same)
+    assert int(state.averaged_rounds) == ROUNDS
     weights = np.arange(1, ROUNDS + 1)
     brute = jax.tree.map(lambda leaf: np.average(leaf, axis=0, weights=weights), points)
     average = vn.averaged_params(state)
@@ -112,6 +113,14 @@ def test_the_inner_learner_is_given_its_own_iterate(x64):
         params = optax.apply_updates(params, updates)
         np.testing.assert_allclose(state.anytime_iterate, goal, rtol=1e-12)
         np.testing.assert_allclose(params, goal * (1 - 1 / round_number), rtol=1e-12)
+
+
+@powers
+def test_the_inner_learner_receives_weighted_gradients(x64, power):
+    _, gradients, states, _, _ = descend(vn.anytime(optax.sgd(0.1), power), start(jnp.float64))
+    steps = np.diff(flat(states.anytime_iterate), axis=0)
+    weights = np.arange(1, ROUNDS)[:, None] ** power
+    np.testing.assert_allclose(steps, -0.1 * weights * flat(gradients)[:-1], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("wrap", [vn.with_averaging, vn.anytime])

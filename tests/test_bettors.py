@@ -224,7 +224,7 @@ def test_bounds_grow_with_the_comparator_and_the_coins(x64):
         assert np.all(np.diff(values, axis=1) >= 0)
         np.testing.assert_array_equal(values, np.asarray(bound(-sizes, sums, EPSILON)))
         single = bound(jnp.float32(sizes), jnp.float32(sums), jnp.float32(EPSILON))
-        np.testing.assert_allclose(single, values, rtol=1e-4)
+        np.testing.assert_allclose(single, values, rtol=1e-4, atol=1e-6)
 
 
 def _log_freegrad_potential(total, variance):
@@ -271,39 +271,32 @@ def test_the_kt_potential_has_the_gaussian_lower_bound():
     assert np.all(gaussian <= potential + 1e-9 * (1 + n))
 
 
-@pytest.mark.parametrize("name", ["kt_betting", "freegrad_betting"])
-def test_bounds_cover_the_conjugate_of_the_potential(x64, name):
-    """Regret is at most epsilon + sup over G of |u| |G| - potential: no stream does worse."""
+@pytest.mark.parametrize("name", ["kt_betting", "freegrad_betting", "coin_betting", "Z = 0.3"])
+def test_bounds_cover_the_conjugate_of_the_wealth(x64, name):
+    """Regret is at most epsilon + sup over G of |u| |G| - wealth: no stream does worse."""
     u = np.logspace(-6, 9, 46)[:, None, None]
     sums = np.concatenate([[0.0], np.logspace(-2, 6, 25)])[None, :, None]
+    totals = np.concatenate([[0.0], np.logspace(-4, 7, 4000)])[None, None, :]
     if name == "kt_betting":
         totals = np.linspace(0, 1, 4001) * sums
         log_potential = _log_kt_potential((sums + totals) / 2, (sums - totals) / 2)
         bound = vn.regret.kt_betting_bound
-    else:
-        totals = np.concatenate([[0.0], np.logspace(-4, 7, 4000)])[None, None, :]
+    elif name == "freegrad_betting":
         log_potential = _log_freegrad_potential(totals, 1 + sums)
         bound = vn.regret.freegrad_betting_bound
+    else:
+        Z = 0.3 if name == "Z = 0.3" else 1.0
+        curvature = Z * (5 + 4 * sums) / 2 + sums
+        v = np.minimum(0.5, totals / (2 * curvature))
+        log_potential = v * totals - curvature * v**2 - np.log1p(4 * sums) / (2 * Z)
+        bound = functools.partial(vn.regret.coin_betting_bound, Z=Z)
     potential = EPSILON * np.exp(np.minimum(log_potential, 600.0))
     worst = EPSILON + np.max(u * totals - potential, axis=2)
     bounds = np.asarray(jax.jit(bound)(u[..., 0], sums[..., 0], EPSILON))
     assert np.all(worst <= bounds * (1 + 1e-9))
-    # And not by far: where many coins were seen and u is not small, the bound is the conjugate's.
-    many = (sums[..., 0] >= 100) & (u[..., 0] >= EPSILON) & (worst < 0.5 * u[..., 0] * sums[..., 0])
-    assert np.max(bounds[many] / worst[many]) < 1.5
-
-
-@pytest.mark.parametrize("Z", [1.0, 0.5, 0.1])
-def test_coin_betting_bound_covers_the_best_fraction(x64, Z):
-    """For every constant fraction v the proof bounds the regret; the bound chooses v for us."""
-    u = np.logspace(-6, 9, 46)[:, None, None]
-    sums = np.concatenate([[0.0], np.logspace(-2, 6, 25)])[None, :, None]
-    v = np.logspace(-7, np.log10(0.5), 2000)[None, None, :]
-    curvature = Z * (5 + 4 * sums) / 2 + sums
-    log_price = np.log(u / (EPSILON * v)) + np.log1p(4 * sums) / (2 * Z)
-    proven = np.min((log_price - 1) / v + curvature * v, axis=2) * u[..., 0] + EPSILON
-    bounds = np.asarray(jax.jit(vn.regret.coin_betting_bound)(u[..., 0], sums[..., 0], EPSILON, Z))
-    assert np.all(proven <= bounds * (1 + 1e-9))
+    # And not by far: no closed form of it is as close.
+    many = (sums[..., 0] >= 100) & (u[..., 0] >= EPSILON) & (worst < 0.1 * u[..., 0] * sums[..., 0])
+    assert np.max(bounds[many] / worst[many]) < 1.05
 
 
 @given(chases(), st.sampled_from(["kt_betting", "freegrad_betting"]))

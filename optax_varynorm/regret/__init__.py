@@ -2,10 +2,6 @@
 
 from optax_varynorm.regret.bettor_bound import bettor_bound
 from optax_varynorm.regret.bounds import (
-    coin_betting_bound,
-    constraint_cost,
-    freegrad_betting_bound,
-    kt_betting_bound,
     thm_1dred,
     thm_adagraddetail,
     thm_constrainedftrl,
@@ -15,6 +11,12 @@ from optax_varynorm.regret.bounds import (
     thm_varynorm,
 )
 from optax_varynorm.regret.sequences import sec_adagrad
+from optax_varynorm.regret.wealth_bounds import (
+    coin_betting_bound,
+    constraint_cost,
+    freegrad_betting_bound,
+    kt_betting_bound,
+)
 
 __all__ = [
     "bettor_bound",

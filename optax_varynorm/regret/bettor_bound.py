@@ -12,7 +12,7 @@ from optax_varynorm.coin_betting import (
     FreeGradBettingState,
     KTBettingState,
 )
-from optax_varynorm.regret.bounds import (
+from optax_varynorm.regret.wealth_bounds import (
     coin_betting_bound,
     constraint_cost,
     freegrad_betting_bound,
