@@ -44,9 +44,9 @@ def bettor_bound(scale_state, comparator, squared_gradient_sum=None) -> optax.Pa
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> bettor = vn.freegrad_betting(epsilon=0.5)
-    >>> state = bettor.init(jnp.zeros(()))
-    >>> print(vn.regret.bettor_bound(state, jnp.array(0.0)))
-    0.5
+    >>> _, state = bettor.update(jnp.array(-1.0), bettor.init(jnp.zeros(())), jnp.zeros(()))
+    >>> print(f"{vn.regret.bettor_bound(state, jnp.array(2.0)):.2f}")  # against u = 2
+    9.26
     """
     raise NotImplementedError(
         f"No regret bound is known for a learner whose state is a {type(scale_state).__name__}. "
