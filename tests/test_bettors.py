@@ -210,6 +210,22 @@ def test_coin_betting_bound_is_never_above_thm_fullonedolo(x64):
     assert np.all(ours <= papers * (1 + 1e-12))
 
 
+def test_bounds_are_at_most_the_closed_forms_they_document(x64):
+    sums = np.concatenate([[0.0], np.logspace(-3, 9, 50)])[None, :]
+    u = np.abs(comparators)[:, None]
+    logarithm = np.log1p((sums + 1) * (1 + np.pi * sums / 2) * (u / EPSILON) ** 2)
+    kt = EPSILON + u * np.sqrt((sums + 1) * logarithm)
+    variance = 1 + sums
+    slope = variance + 11 / 8 * np.sqrt(variance)
+    logarithm = np.log(np.exp(0.5) + u * slope / EPSILON)
+    freegrad = EPSILON + u * (logarithm + np.sqrt(logarithm**2 + 2 * variance * logarithm))
+    for bound, closed_form in (
+        (vn.regret.kt_betting_bound, kt),
+        (vn.regret.freegrad_betting_bound, freegrad),
+    ):
+        assert np.all(np.asarray(jax.jit(bound)(u, sums, EPSILON)) <= closed_form * (1 + 1e-12))
+
+
 def test_bounds_grow_with_the_comparator_and_the_coins(x64):
     sums = np.concatenate([[0.0], np.logspace(-3, 9, 50)])[None, :]
     sizes = np.logspace(-6, 12, 60)[:, None]
