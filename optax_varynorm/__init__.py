@@ -9,7 +9,23 @@
 """
 
 from optax_varynorm import regret
-from optax_varynorm.coin_betting import CoinBettingState, coin_betting
+from optax_varynorm.averaging import (
+    AnytimeState,
+    WithAveragingState,
+    anytime,
+    averaged_params,
+    with_averaging,
+)
+from optax_varynorm.coin_betting import (
+    CoinBettingState,
+    ConstrainedBetsState,
+    FreeGradBettingState,
+    KTBettingState,
+    coin_betting,
+    constrained_bets,
+    freegrad_betting,
+    kt_betting,
+)
 from optax_varynorm.domains import (
     Domain,
     Projection,
@@ -44,26 +60,35 @@ from optax_varynorm.reductions import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnytimeState",
     "CoinBettingState",
     "CombineState",
+    "ConstrainedBetsState",
     "Domain",
     "Eigenbasis",
     "FTRLState",
+    "FreeGradBettingState",
     "Game",
     "Geometry",
     "GrowingInverse",
+    "KTBettingState",
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
     "VaryingNorm",
+    "WithAveragingState",
     "WithVaryingNormState",
     "affine",
+    "anytime",
+    "averaged_params",
     "coin_betting",
     "combine",
+    "constrained_bets",
     "diagonal",
     "diagonal_norm",
     "dual_norm",
     "fixed_norm",
+    "freegrad_betting",
     "ftrl_step",
     "full_matrix",
     "full_matrix_adagrad",
@@ -71,6 +96,7 @@ __all__ = [
     "full_matrix_root_norm",
     "half_space",
     "hyperplane",
+    "kt_betting",
     "l2_ball",
     "lp_norm",
     "play",
@@ -79,5 +105,6 @@ __all__ = [
     "regret",
     "scale_by_coin_betting",
     "whole_space",
+    "with_averaging",
     "with_varying_norm",
 ]

@@ -1,0 +1,137 @@
+"""An artificial constraint for a one-dimensional learner."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm import _arguments, _precision
+from optax_varynorm.coin_betting import wealth
+
+
+class ConstrainedBetsState(NamedTuple):
+    """Trees shaped like the parameters, one learner a coordinate, and a few scalars.
+
+    Attributes:
+      constraint_center: where the parameters started.
+      initial_radius: the radius of the first round, a scalar.
+      unconstrained_bet: what the wrapped learner plays, around zero.
+      seen_coin_size_sum: sum of the coins' absolute values; the radius grows with it.
+      withheld_coin_size_sum: the part of it that the learner was not told.
+      withheld_out_of_range: number of withheld coins that were outside [-1, 1] by more than
+        rounding; the learner counts the others.
+      bettor_state: state of the wrapped learner.
+    """
+
+    constraint_center: optax.Params
+    initial_radius: jax.Array
+    unconstrained_bet: optax.Params
+    seen_coin_size_sum: optax.Params
+    withheld_coin_size_sum: optax.Params
+    withheld_out_of_range: jax.Array
+    bettor_state: optax.OptState
+
+    @property
+    def bet_radius(self) -> optax.Params:
+        """``D_t`` of the next round: the bet is at most this far from the center."""
+        return jax.tree.map(
+            lambda size: self.initial_radius * jnp.sqrt(1 + size), self.seen_coin_size_sum
+        )
+
+
+def constrained_bets(
+    bettor: optax.GradientTransformation, radius=1.0
+) -> optax.GradientTransformationExtraArgs:
+    r"""Cutkosky, *Artificial Constraints and Hints for Unbounded Online Learning* (COLT 2019):
+
+    .. math::
+       y_t = \mathrm{clip}(\hat y_t, -D_t, D_t), \qquad
+       D_t = r \sqrt{1 + \textstyle\sum_{i<t} |c_i|},
+
+    where :math:`\hat y_t` is what the learner would play, around the starting point. It receives
+    the coin :math:`c_t`, or 0 if it is outside and the coin pushes it further
+    (:math:`c_t \hat y_t < 0`): the tight surrogate in one dimension.
+
+    Three things hold, whatever the coins in [-1, 1].
+
+    * *The regret against* :math:`|u| \le r` *is the learner's.* For :math:`|u| \le D_t`, a coin
+      that was handed on has :math:`c_t y_t \le c_t \hat y_t`, since the clip moves against it or
+      not at all; a withheld one has :math:`c_t (y_t - u) \le 0`, since :math:`y_t` is the end of
+      the interval towards which it pushes.
+    * *A larger* ``u`` *pays at most* :math:`\tfrac13 (|u|^3 / r^2 - r)` *more*: only withheld coins
+      of rounds with :math:`D_t < |u|` cost anything, :math:`|c_t| (|u| - D_t)`. That is a sum of
+      the decreasing function :math:`|u| - r\sqrt{1 + a}` at the left ends of steps of length at
+      most one, until it is zero at :math:`a = u^2/r^2 - 1`: its integral,
+      :math:`\tfrac13 |u|^3 / r^2 - |u| + \tfrac23 r`, plus at most its first value,
+      :math:`|u| - r`. Nor is it more than :math:`|u| - r` times the withheld coins' sizes.
+    * :math:`|y_t| \le D_t`. A gradient cut from the dual norm ``N > 1`` to one hides a loss
+      :math:`\langle g_t - g_t / N, y_t x_t\rangle \le (N - 1) |y_t| \|x_t\| \le (N - 1) D_t`. One
+      outlier can not cost an exponentially grown bet.
+
+    The square root is the largest power of the coins for which hidden losses stay of the order
+    of the regret, :math:`D_T \approx r\sqrt T`; a smaller power ``1/k`` would pay
+    :math:`|u|^{k + 1} / r^k`.
+
+    Args:
+      bettor: a learner of one number, such as ``coin_betting()``; any Optax optimizer works.
+      radius: the radius of the first round, in the units of the parameters; for a scale learner
+        these are units of loss.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> learner = vn.constrained_bets(vn.kt_betting(), radius=1.0)
+    >>> bet, state = jnp.zeros(()), learner.init(jnp.zeros(()))
+    >>> for _ in range(8):
+    ...     step, state = learner.update(jnp.array(-1.0), state, bet)
+    ...     bet = optax.apply_updates(bet, step)
+    >>> print(f"{bet:.2f} instead of {state.unconstrained_bet:.2f}")
+    3.00 instead of 3.50
+    """
+    _arguments.require_moderate("radius", radius, "how far from the start the first bet may be")
+    bettor = optax.with_extra_args_support(bettor)
+
+    def init(params):
+        return ConstrainedBetsState(
+            constraint_center=params,
+            initial_radius=jnp.array(radius, _precision.working_dtype(params)),
+            unconstrained_bet=optax.tree.zeros_like(params),
+            seen_coin_size_sum=optax.tree.zeros_like(params),
+            withheld_coin_size_sum=optax.tree.zeros_like(params),
+            withheld_out_of_range=jnp.zeros((), jnp.int32),
+            bettor_state=bettor.init(optax.tree.zeros_like(params)),
+        )
+
+    def update(updates, state, params, **extra_args):
+        pushes_outward = jax.tree.map(
+            lambda bet, limit, coin: (jnp.abs(bet) > limit) & (coin * jnp.sign(bet) < 0),
+            state.unconstrained_bet,
+            state.bet_radius,
+            updates,
+        )
+        withheld = jax.tree.map(lambda out, c: jnp.where(out, c, 0), pushes_outward, updates)
+        handed_on = jax.tree.map(lambda out, c: jnp.where(out, 0, c), pushes_outward, updates)
+        bet_step, bettor_state = bettor.update(
+            handed_on, state.bettor_state, state.unconstrained_bet, **extra_args
+        )
+        state = state._replace(
+            unconstrained_bet=optax.apply_updates(state.unconstrained_bet, bet_step),
+            seen_coin_size_sum=_add_sizes(state.seen_coin_size_sum, updates),
+            withheld_coin_size_sum=_add_sizes(state.withheld_coin_size_sum, withheld),
+            withheld_out_of_range=state.withheld_out_of_range
+            + wealth.count(wealth.is_out_of_range, withheld),
+            bettor_state=bettor_state,
+        )
+        step = jax.tree.map(
+            lambda center, bet, limit, w: center + jnp.clip(bet, -limit, limit) - w,
+            state.constraint_center,
+            state.unconstrained_bet,
+            state.bet_radius,
+            params,
+        )
+        return step, state
+
+    return _precision.in_working_precision("constrained_bets", init, update)
+
+
+def _add_sizes(sums, coins):
+    return jax.tree.map(lambda n, c: n + jnp.abs(wealth.cut_coin(c)), sums, coins)
