@@ -79,10 +79,10 @@ def measure(rounds):
 def bounds(squares):
     """The bounds for coins of size one, where the sums of sizes and of squares are equal."""
     return {
-        "thm:fullonedolo": vn.regret.thm_fullonedolo,
-        "coin_betting": vn.regret.coin_betting_bound,
-        "kt_betting": vn.regret.kt_betting_bound,
-        "freegrad_betting": vn.regret.freegrad_betting_bound,
+        "thm:fullonedolo": vn.certificates.thm_fullonedolo,
+        "coin_betting": vn.certificates.coin_betting_bound,
+        "kt_betting": vn.certificates.kt_betting_bound,
+        "freegrad_betting": vn.certificates.freegrad_betting_bound,
     }, [(u, float(squares)) for u in (0.1, 1.0, 10.0, 1000.0)]
 
 
@@ -104,7 +104,7 @@ def main():
             f"\nbound / bound of thm:fullonedolo, {arguments.rounds} coins of size one, epsilon = 1"
         )
         for u, squares in cases:
-            first = float(vn.regret.thm_fullonedolo(u, squares))
+            first = float(vn.certificates.thm_fullonedolo(u, squares))
             row = [f"{name} {float(f(u, squares)) / first:.2f}" for name, f in functions.items()]
             print(f"u = {u:<8g}" + ", ".join(row))
 

@@ -8,13 +8,21 @@
 >>> params = optax.apply_updates(params, updates)
 """
 
-from optax_varynorm import regret
+from optax_varynorm import certificates
 from optax_varynorm.averaging import (
     AnytimeState,
     WithAveragingState,
     anytime,
     averaged_params,
     with_averaging,
+)
+from optax_varynorm.certificates import (
+    TrackRegretState,
+    certified_gap,
+    regret,
+    regret_bound,
+    track_regret,
+    worst_regret,
 )
 from optax_varynorm.coin_betting import (
     CoinBettingState,
@@ -44,7 +52,13 @@ from optax_varynorm.norm_library import (
     lp_norm,
 )
 from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
-from optax_varynorm.optimizers import diagonal, fixed_norm, full_matrix, full_matrix_adagrad
+from optax_varynorm.optimizers import (
+    diagonal,
+    fixed_norm,
+    full_matrix,
+    full_matrix_adagrad,
+    varynorm,
+)
 from optax_varynorm.playing import Game, play
 from optax_varynorm.reductions import (
     CombineState,
@@ -75,12 +89,15 @@ __all__ = [
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
+    "TrackRegretState",
     "VaryingNorm",
     "WithAveragingState",
     "WithVaryingNormState",
     "affine",
     "anytime",
     "averaged_params",
+    "certificates",
+    "certified_gap",
     "coin_betting",
     "combine",
     "constrained_bets",
@@ -103,8 +120,12 @@ __all__ = [
     "primal_norm",
     "project",
     "regret",
+    "regret_bound",
     "scale_by_coin_betting",
+    "track_regret",
+    "varynorm",
     "whole_space",
     "with_averaging",
     "with_varying_norm",
+    "worst_regret",
 ]

@@ -62,6 +62,16 @@ def length(tree: Any) -> jax.Array:
     return root(inner(tree, tree))
 
 
+# A gradient is skipped when this many of its like would overflow a sum of squares.
+ROUNDS_THAT_MUST_FIT = 2.0**32
+
+
+def is_usable(gradient: Any) -> jax.Array:
+    """Whether a gradient is finite, and small enough for sums of its like's squares to be."""
+    largest = float(jnp.finfo(working_dtype(gradient)).max) / ROUNDS_THAT_MUST_FIT
+    return inner(gradient, gradient) <= largest
+
+
 def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     """The quotient, and zero where the denominator is zero."""
     return jnp.where(denominator == 0, 0, numerator / jnp.where(denominator == 0, 1, denominator))

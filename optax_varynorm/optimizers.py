@@ -1,8 +1,13 @@
 """Ready-made optimizers: a norm, and the paper's algorithms around it."""
 
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments
+from optax_varynorm.certificates.certified import CertifiedTransformation
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
 from optax_varynorm.ftrl import ftrl_step
@@ -13,11 +18,75 @@ from optax_varynorm.norm_library import (
     lp_norm,
 )
 from optax_varynorm.norms import VaryingNorm
-from optax_varynorm.reductions import project, scale_by_coin_betting, with_varying_norm
+from optax_varynorm.reductions import (
+    combine,
+    project,
+    scale_by_coin_betting,
+    with_varying_norm,
+)
+
+# From a wealth to a one-dimensional learner that starts with it.
+ScaleLearner = Callable[..., optax.GradientTransformation]
+
+# `varynorm` takes a full matrix along while there are at most this many parameters.
+MOST_PARAMETERS_WITH_A_MATRIX = 512
+
+
+def varynorm(
+    epsilon=1.0,
+    lipschitz=None,
+    domain: Domain | None = None,
+    scale_learner: ScaleLearner = coin_betting,
+) -> optax.GradientTransformationExtraArgs:
+    r"""Nothing to set: ``fixed_norm``, ``diagonal`` and ``full_matrix``, combined.
+
+    The regret is the least of theirs, plus ``epsilon`` for each of the others: that of the whole
+    against the starting point is at most three times ``epsilon``. The matrix takes part while there
+    are at most 512 parameters, which is decided by their shapes; beyond, it would cost more than
+    it learns, and the other two remain. O(d^2) a round, and O(d) beyond 512.
+
+    Args:
+      epsilon: the largest regret of each learner against the starting point, in units of loss.
+      lipschitz: the largest l_2 norm of a gradient, if it is known.
+      domain: convex set to stay in; the whole space if ``None``. The points of the combination are
+        projected in the Euclidean norm.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.varynorm()
+    >>> state = optimizer.init(jnp.zeros(2))
+    """
+    arguments = {"epsilon": epsilon, "lipschitz": lipschitz, "scale_learner": scale_learner}
+    cheap = (fixed_norm(**arguments), diagonal(**arguments))
+    by_size = {
+        True: _on(domain, combine(*cheap, full_matrix(**arguments))),
+        False: _on(domain, combine(*cheap)),
+    }
+
+    def chosen(params):
+        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
+        return by_size[size <= MOST_PARAMETERS_WITH_A_MATRIX]
+
+    def init(params):
+        return chosen(params).init(params)
+
+    def update(updates, state, params=None, **extra_args):
+        return chosen(updates).update(updates, state, params, **extra_args)
+
+    def regret_bound(state, comparator, *geometry):
+        return chosen(comparator).regret_bound(state, comparator, *geometry)
+
+    return CertifiedTransformation(
+        optax.GradientTransformationExtraArgs(init, update), regret_bound
+    )
 
 
 def fixed_norm(
-    p=2.0, epsilon=1.0, lipschitz=None, domain: Domain | None = None
+    p=2.0,
+    epsilon=1.0,
+    lipschitz=None,
+    domain: Domain | None = None,
+    scale_learner: ScaleLearner = coin_betting,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``eqn:constantnorm``: regret :math:`\tilde O(\|u\|_p \sqrt{\sum_t \|g_t\|_q^2})`.
 
@@ -26,10 +95,12 @@ def fixed_norm(
     Args:
       p: which norm, in (1, 2].
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_q norm of a gradient, ``1/p + 1/q = 1``. Gradients of dual norm
-        above one (which only longer ones have) are clipped and counted.
+      lipschitz: the largest l_q norm of a gradient, ``1/p + 1/q = 1``, if it is known. Gradients of
+        dual norm above one (which only longer ones have) are clipped and counted. With ``None``
+        the longest so far stands for it.
       domain: convex set to stay in; the whole space if ``None``. The surrogate loss is the tight
         one for ``p = 2`` and the paper's otherwise.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.fixed_norm()
@@ -40,11 +111,14 @@ def fixed_norm(
             "`fixed_norm` on a domain must know `p` to choose its projection. Keep it static: "
             "`optax.inject_hyperparams(fixed_norm, static_args=('p',))`."
         )
-    return _learn(lp_norm(p, lipschitz), epsilon, domain)
+    return _learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner)
 
 
 def diagonal(
-    epsilon=1.0, lipschitz=None, domain: Domain | None = None
+    epsilon=1.0,
+    lipschitz=None,
+    domain: Domain | None = None,
+    scale_learner: ScaleLearner = coin_betting,
 ) -> optax.GradientTransformationExtraArgs:
     r"""The diagonal of ``full_matrix``: :math:`\tilde O(\sqrt{d \sum_t \sum_j g_{t,j}^2 u_j^2})`.
 
@@ -52,19 +126,26 @@ def diagonal(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
-        above one (which only longer ones have) are clipped and counted.
+      lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted. With ``None`` the
+        gradients so far stand for it: on the whole space each coordinate's own, so that units do
+        not matter, and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.diagonal()
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(diagonal_norm(lipschitz), epsilon, domain)
+    norm = diagonal_norm(lipschitz, start=_start(domain))
+    return _learn(norm, epsilon, domain, scale_learner)
 
 
 def full_matrix(
-    epsilon=1.0, lipschitz=None, domain: Domain | None = None
+    epsilon=1.0,
+    lipschitz=None,
+    domain: Domain | None = None,
+    scale_learner: ScaleLearner = coin_betting,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:fullmatrix``: regret :math:`\tilde O(\sqrt{r \sum_t \langle g_t, u\rangle^2})`.
 
@@ -72,19 +153,26 @@ def full_matrix(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
-        above one (which only longer ones have) are clipped and counted.
+      lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted. With ``None`` the
+        gradients so far stand for it: on the whole space each coordinate's own, so that units do
+        not matter, and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.full_matrix(domain=vn.l2_ball(1.0))
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(full_matrix_norm(lipschitz), epsilon, domain)
+    norm = full_matrix_norm(lipschitz, start=_start(domain))
+    return _learn(norm, epsilon, domain, scale_learner)
 
 
 def full_matrix_adagrad(
-    epsilon=1.0, lipschitz=None, domain: Domain | None = None
+    epsilon=1.0,
+    lipschitz=None,
+    domain: Domain | None = None,
+    scale_learner: ScaleLearner = coin_betting,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:adagrad``: full-matrix AdaGrad with the best learning rate, learned on the fly.
 
@@ -94,24 +182,43 @@ def full_matrix_adagrad(
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss.
-      lipschitz: the largest l_2 norm of a gradient. Gradients of dual norm
-        above one (which only longer ones have) are clipped and counted.
+      lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
+        above one (which only longer ones have) are clipped and counted. With ``None`` the
+        longest so far stands for it.
       domain: convex set to stay in; the whole space if ``None``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.full_matrix_adagrad(epsilon=0.1)
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(full_matrix_root_norm(lipschitz), epsilon, domain)
+    return _learn(full_matrix_root_norm(lipschitz), epsilon, domain, scale_learner)
 
 
-def _learn(norm: VaryingNorm, epsilon, domain) -> optax.GradientTransformationExtraArgs:
+def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientTransformation:
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
     if domain is None:
-        return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), coin_betting(epsilon)))
-    if not isinstance(domain, Domain):
-        raise ValueError(f"`domain` must be a domain such as `vn.l2_ball(1.0)`, not {domain!r}.")
+        return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), scale_learner(epsilon)))
+    _require_domain(domain)
     # The paper's surrogate doubles all regret, so half the wealth keeps the promise of epsilon.
     surrogate, wealth = ("tight", epsilon) if norm.is_quadratic else ("paper", epsilon / 2)
-    learner = scale_by_coin_betting(ftrl_step(), coin_betting(wealth))
+    learner = scale_by_coin_betting(ftrl_step(), scale_learner(wealth))
     return with_varying_norm(norm, project(domain, learner, surrogate))
+
+
+def _on(domain, learner) -> optax.GradientTransformation:
+    """A learner with norms of its own on a domain, projected in the Euclidean norm."""
+    if domain is None:
+        return learner
+    _require_domain(domain)
+    return with_varying_norm(lp_norm(2.0), project(domain, learner), clip=False)
+
+
+def _start(domain) -> str:
+    """A norm that starts coordinate by coordinate is none yet where no gradient was seen."""
+    return "coordinate" if domain is None else "isotropic"
+
+
+def _require_domain(domain) -> None:
+    if not isinstance(domain, Domain):
+        raise ValueError(f"`domain` must be a domain such as `vn.l2_ball(1.0)`, not {domain!r}.")

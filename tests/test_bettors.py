@@ -48,7 +48,9 @@ comparators = np.concatenate([-np.logspace(-3, 12, 40), [0.0], np.logspace(-3, 1
 @jax.jit
 def _bounds(state):
     """The bound for every comparator, from one state; it may be the state of a wrapped bettor."""
-    return jax.vmap(vn.regret.bettor_bound, in_axes=(None, 0))(state, jnp.asarray(comparators))
+    return jax.vmap(vn.certificates.bettor_bound, in_axes=(None, 0))(
+        state, jnp.asarray(comparators)
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -78,7 +80,7 @@ def _play_chase(learner, chase):
     return coins, bets, states, jax.tree.map(lambda leaf: leaf[-1], states)
 
 
-_constraint_cost = jax.jit(lambda u: vn.regret.constraint_cost(u, RADIUS))
+_constraint_cost = jax.jit(lambda u: vn.certificates.constraint_cost(u, RADIUS))
 
 
 def _regrets(coins, bets, u):
@@ -173,8 +175,8 @@ def test_steady_coins_pay_the_price_of_the_constraint(x64):
     bets = play(learner, -jnp.ones(3000), jnp.zeros(())).points[:-1]
     comparator = 50.0
     lost = float(np.sum(-(bets - comparator)[bets < comparator]))
-    cost = float(vn.regret.constraint_cost(comparator, 1.0))
-    assert 0.99 * cost < lost <= cost + float(vn.regret.kt_betting_bound(comparator, 10.0))
+    cost = float(vn.certificates.constraint_cost(comparator, 1.0))
+    assert 0.99 * cost < lost <= cost + float(vn.certificates.kt_betting_bound(comparator, 10.0))
 
 
 def test_a_clipped_gradient_hides_no_more_than_its_excess_times_the_radius(x64):
@@ -205,7 +207,7 @@ def test_coin_betting_bound_is_never_above_thm_fullonedolo(x64):
     sums = np.concatenate([[0.0], np.logspace(-3, 9, 50)])[None, :]
     ours, papers = (
         np.asarray(jax.jit(bound)(comparators[:, None], sums, EPSILON))
-        for bound in (vn.regret.coin_betting_bound, vn.regret.thm_fullonedolo)
+        for bound in (vn.certificates.coin_betting_bound, vn.certificates.thm_fullonedolo)
     )
     assert np.all(ours <= papers * (1 + 1e-12))
 
@@ -220,8 +222,8 @@ def test_bounds_are_at_most_the_closed_forms_they_document(x64):
     logarithm = np.log(np.exp(0.5) + u * slope / EPSILON)
     freegrad = EPSILON + u * (logarithm + np.sqrt(logarithm**2 + 2 * variance * logarithm))
     for bound, closed_form in (
-        (vn.regret.kt_betting_bound, kt),
-        (vn.regret.freegrad_betting_bound, freegrad),
+        (vn.certificates.kt_betting_bound, kt),
+        (vn.certificates.freegrad_betting_bound, freegrad),
     ):
         assert np.all(np.asarray(jax.jit(bound)(u, sums, EPSILON)) <= closed_form * (1 + 1e-12))
 
@@ -230,9 +232,9 @@ def test_bounds_grow_with_the_comparator_and_the_coins(x64):
     sums = np.concatenate([[0.0], np.logspace(-3, 9, 50)])[None, :]
     sizes = np.logspace(-6, 12, 60)[:, None]
     for bound in (
-        vn.regret.coin_betting_bound,
-        vn.regret.kt_betting_bound,
-        vn.regret.freegrad_betting_bound,
+        vn.certificates.coin_betting_bound,
+        vn.certificates.kt_betting_bound,
+        vn.certificates.freegrad_betting_bound,
     ):
         bound = jax.jit(bound)
         values = np.asarray(bound(sizes, sums, EPSILON))
@@ -296,16 +298,16 @@ def test_bounds_cover_the_conjugate_of_the_wealth(x64, name):
     if name == "kt_betting":
         totals = np.linspace(0, 1, 4001) * sums
         log_potential = _log_kt_potential((sums + totals) / 2, (sums - totals) / 2)
-        bound = vn.regret.kt_betting_bound
+        bound = vn.certificates.kt_betting_bound
     elif name == "freegrad_betting":
         log_potential = _log_freegrad_potential(totals, 1 + sums)
-        bound = vn.regret.freegrad_betting_bound
+        bound = vn.certificates.freegrad_betting_bound
     else:
         Z = 0.3 if name == "Z = 0.3" else 1.0
         curvature = Z * (5 + 4 * sums) / 2 + sums
         v = np.minimum(0.5, totals / (2 * curvature))
         log_potential = v * totals - curvature * v**2 - np.log1p(4 * sums) / (2 * Z)
-        bound = functools.partial(vn.regret.coin_betting_bound, Z=Z)
+        bound = functools.partial(vn.certificates.coin_betting_bound, Z=Z)
     potential = EPSILON * np.exp(np.minimum(log_potential, 600.0))
     worst = EPSILON + np.max(u * totals - potential, axis=2)
     bounds = np.asarray(jax.jit(bound)(u[..., 0], sums[..., 0], EPSILON))
@@ -349,7 +351,7 @@ def test_a_hundred_thousand_equal_coins_saturate_in_float32(name):
     assert game.points[rounds] <= limit * (1 + 1e-4)
     assert wealth[-1] < 1e-6 * limit
     assert game.final_state.wealth_saturations > 0
-    assert vn.regret.bettor_bound(game.final_state, jnp.float32(1.0)) == np.inf
+    assert vn.certificates.bettor_bound(game.final_state, jnp.float32(1.0)) == np.inf
 
 
 @every_new_learner
@@ -438,7 +440,7 @@ def test_any_scale_learner_certifies_algorithm_1(x64, name):
     squares = float(optax.tree.get(final, "squared_dual_norm_sum"))
     matrix = 2 * np.eye(3) + gradients.T @ gradients
     directions = np.random.default_rng(4).normal(size=(20, 3))
-    bound_of = jax.jit(vn.regret.bettor_bound)
+    bound_of = jax.jit(vn.certificates.bettor_bound)
     for comparator in directions * np.logspace(-2, 3, 20)[:, None]:
         length = jnp.asarray(np.sqrt(comparator @ matrix @ comparator))
         bound = bound_of(_scale_state(final), length)
@@ -450,7 +452,7 @@ def test_any_scale_learner_certifies_algorithm_1(x64, name):
 def test_a_learner_without_a_bound_is_named():
     state = optax.adam(1.0).init(jnp.zeros(()))
     with pytest.raises(NotImplementedError, match=r"whose state is a tuple.*register"):
-        vn.regret.bettor_bound(state, 1.0)
+        vn.certificates.bettor_bound(state, 1.0)
 
 
 @pytest.mark.parametrize(

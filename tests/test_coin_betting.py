@@ -47,7 +47,7 @@ def test_regret_stays_below_thm_fullonedolo(stream, comparator, epsilon):
     with jax.enable_x64(True):
         game = play(BETTORS[epsilon], jnp.asarray(stream), jnp.zeros(()))
         regret = np.sum(stream * (game.points[:-1] - comparator))
-        bound = float(vn.regret.thm_fullonedolo(comparator, np.sum(stream**2), epsilon))
+        bound = float(vn.certificates.thm_fullonedolo(comparator, np.sum(stream**2), epsilon))
     assert regret <= bound * (1 + 1e-12)
 
 

@@ -68,10 +68,10 @@ def test_regret_stays_below_thm_constrainedftrl(x64, norm, kind):
     sums = game.states.learner_state.squared_dual_norm_sum
     regret = np.sum(gradients * (game.points[:-1] - np.asarray(worst)))
     sigma = norm.strong_convexity
-    lemma = vn.regret.thm_constrainedftrl(comparator_norm, sums[-1], sigma, sums[-2])
+    lemma = vn.certificates.thm_constrainedftrl(comparator_norm, sums[-1], sigma, sums[-2])
     assert regret <= lemma + 1e-9
     # psi_t = ||x||^2 sqrt(1 + S_t) / sqrt(2 sigma) is sqrt(2 sigma (1 + S_t))-strongly convex.
-    theorem = vn.regret.thm_ftrl(
+    theorem = vn.certificates.thm_ftrl(
         comparator_norm**2 * np.sqrt(1 + sums[-2]) / np.sqrt(2 * sigma),
         np.diff(sums),
         np.sqrt(2 * sigma * (1 + sums[:-1])),

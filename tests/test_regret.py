@@ -99,7 +99,7 @@ def test_regret_of_algorithm_1_stays_below_thm_1dred(norm, gradients, comparator
         sums = squared_dual_norm_sums(game.states)
         size = last_norm(game, norm, comparator)
         sigma = NORMS[norm].strong_convexity
-        bound = float(vn.regret.thm_1dred(size, sums[-1], EPSILON, sigma, sums[-2]))
+        bound = float(vn.certificates.thm_1dred(size, sums[-1], EPSILON, sigma, sums[-2]))
         assert regret <= bound * (1 + 1e-9)
         assert int(game.final_state.clipped_rounds) == 0
 
@@ -119,7 +119,7 @@ def test_regret_of_algorithm_2_stays_below_thm_varynorm(
         regret = np.sum(gradients * (game.points[:-1] - u))
         sums = squared_dual_norm_sums(game.states)
         size = last_norm(game, norm, u)
-        bound = vn.regret.thm_varynorm(
+        bound = vn.certificates.thm_varynorm(
             size, sums[-1], EPSILON, surrogate=surrogate, squared_dual_norm_sum_before=sums[-2]
         )
         assert regret <= float(bound) * (1 + 1e-9)
@@ -133,7 +133,7 @@ def test_regret_stays_below_thm_fullmatrixdetail(gradients, comparator):
         regret = np.sum(gradients * (game.points[:-1] - comparator))
         size = np.sqrt(2 * comparator @ comparator + np.sum((gradients @ comparator) ** 2))
         rank = np.linalg.matrix_rank(gradients)
-        bound = float(vn.regret.thm_fullmatrixdetail(size, rank, ROUNDS, EPSILON))
+        bound = float(vn.certificates.thm_fullmatrixdetail(size, rank, ROUNDS, EPSILON))
         assert regret <= bound * (1 + 1e-9)
         # The step of the proof that this theorem adds.
         assert squared_dual_norm_sums(game.final_state) <= rank * np.log(ROUNDS + 1) + 1e-9
@@ -148,7 +148,7 @@ def test_regret_stays_below_thm_adagraddetail(gradients, comparator):
         in_basis = vectors @ comparator
         size = np.sqrt(comparator @ comparator + in_basis**2 @ singular_values)
         root_trace = np.sum(singular_values)
-        bound = float(vn.regret.thm_adagraddetail(size, root_trace, EPSILON))
+        bound = float(vn.certificates.thm_adagraddetail(size, root_trace, EPSILON))
         assert regret <= bound * (1 + 1e-9)
         assert squared_dual_norm_sums(game.final_state) <= 2 * root_trace + 1e-9
 
@@ -163,7 +163,7 @@ def test_one_round_costs_nothing(norm, gradient):
         u = -gradient[0]
         size = float(norm_of(norm)(NORMS[norm].init(jnp.zeros(DIMENSION)), jnp.asarray(u)))
         total = squared_dual_norm_sums(game.final_state)
-        bound = vn.regret.thm_1dred(size, total, EPSILON, NORMS[norm].strong_convexity, 0.0)
+        bound = vn.certificates.thm_1dred(size, total, EPSILON, NORMS[norm].strong_convexity, 0.0)
         assert -np.sum(gradient * u) <= float(bound)
 
 
@@ -211,7 +211,7 @@ def test_wealth_is_epsilon_minus_the_losses_of_the_scale(norm, gradients):
 )
 def test_the_root_norm_wins_on_the_papers_sequence(x64, surrogate, expected):
     """Section ``sec:adagrad`` inside the unit ball; the numbers are ``reference.play``'s."""
-    gradients = vn.regret.sec_adagrad(64, 768)
+    gradients = vn.certificates.sec_adagrad(64, 768)
     comparator = -np.eye(64)[-1]
     regret = {}
     for norm in expected:
@@ -226,14 +226,14 @@ def test_the_root_norm_wins_on_the_papers_sequence(x64, surrogate, expected):
 
 
 def test_the_sequence_is_the_papers(x64):
-    ours = vn.regret.sec_adagrad(16, 72)
+    ours = vn.certificates.sec_adagrad(16, 72)
     np.testing.assert_allclose(ours, reference.section_adagrad_sequence(16, 72), atol=1e-15)
     total = np.sum(np.asarray(ours), axis=0)
     np.testing.assert_allclose(total, np.eye(16)[-1] * (72 - 32) / 4, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1)
-    low_rank = vn.regret.sec_adagrad(16, 72, start_directions=4)
+    low_rank = vn.certificates.sec_adagrad(16, 72, start_directions=4)
     assert np.linalg.matrix_rank(low_rank) == 5
-    drifting = vn.regret.sec_adagrad(16, 72, drift=np.sqrt(0.5))
+    drifting = vn.certificates.sec_adagrad(16, 72, drift=np.sqrt(0.5))
     np.testing.assert_allclose(np.asarray(drifting)[32:, -1], np.sqrt(0.5))
 
 
@@ -242,7 +242,7 @@ def test_the_sequence_is_the_papers(x64):
 )
 def test_impossible_sequences_are_refused(arguments):
     with pytest.raises(ValueError, match="must"):
-        vn.regret.sec_adagrad(*arguments)
+        vn.certificates.sec_adagrad(*arguments)
 
 
 @given(
@@ -264,7 +264,7 @@ def test_thm_fullonedolo_covers_the_best_fraction(comparator, squares, epsilon):
         lambda log_v: raw(np.exp(log_v)), bounds=(-40, np.log(0.5)), method="bounded"
     )
     with jax.enable_x64(True):
-        bound = float(vn.regret.thm_fullonedolo(comparator, squares, epsilon))
+        bound = float(vn.certificates.thm_fullonedolo(comparator, squares, epsilon))
     assert best.fun <= bound * (1 + 1e-9)
 
 
@@ -273,19 +273,21 @@ def test_thm_fullonedolo_is_its_formula(x64, u, squares):
     """The bound has slack that no regret reaches, so its constants are pinned here."""
     log = np.log(np.e + 3.0 * (7 + 4 * squares) / 0.5)
     expected = 0.5 + 2 * 3.0 * max(np.sqrt((3 + 3 * squares) * log), 2 * log)
-    np.testing.assert_allclose(vn.regret.thm_fullonedolo(u, squares, 0.5), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        vn.certificates.thm_fullonedolo(u, squares, 0.5), expected, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("surrogate", ["tight", "paper"])
 def test_the_detailed_bounds_are_thm_varynorm(x64, surrogate):
     np.testing.assert_allclose(
-        vn.regret.thm_fullmatrixdetail(2.0, 3, 10, 0.1, 0.3, surrogate),
-        vn.regret.thm_varynorm(2.0, 3 * np.log(11), 0.1, 0.3, surrogate),
+        vn.certificates.thm_fullmatrixdetail(2.0, 3, 10, 0.1, 0.3, surrogate),
+        vn.certificates.thm_varynorm(2.0, 3 * np.log(11), 0.1, 0.3, surrogate),
         rtol=1e-12,
     )
     np.testing.assert_allclose(
-        vn.regret.thm_adagraddetail(2.0, 7.0, 0.1, 2.0, surrogate),
-        vn.regret.thm_varynorm(2.0, 7.0, 0.1, 1.0, surrogate),
+        vn.certificates.thm_adagraddetail(2.0, 7.0, 0.1, 2.0, surrogate),
+        vn.certificates.thm_varynorm(2.0, 7.0, 0.1, 1.0, surrogate),
         rtol=1e-12,
     )
 
@@ -294,18 +296,20 @@ def test_the_detailed_bounds_are_thm_varynorm(x64, surrogate):
 def test_the_bounds_follow_from_one_another(x64, sigma):
     """With Algorithm 1's constant the lemma's two terms each shrink by sqrt(2)."""
     size, total = 2.0, 5.0
-    bettor = vn.regret.thm_fullonedolo(size, total, 0.1)
-    direction = size * vn.regret.thm_constrainedftrl(1.0, total, sigma)
-    reduction = vn.regret.thm_1dred(size, total, 0.1, sigma)
+    bettor = vn.certificates.thm_fullonedolo(size, total, 0.1)
+    direction = size * vn.certificates.thm_constrainedftrl(1.0, total, sigma)
+    reduction = vn.certificates.thm_1dred(size, total, 0.1, sigma)
     assert bettor + direction <= reduction
     np.testing.assert_allclose(
-        vn.regret.thm_varynorm(size, total, 0.1, sigma, "paper"), 2 * reduction
+        vn.certificates.thm_varynorm(size, total, 0.1, sigma, "paper"), 2 * reduction
     )
-    np.testing.assert_allclose(vn.regret.thm_varynorm(size, total, 0.1, sigma, "tight"), reduction)
+    np.testing.assert_allclose(
+        vn.certificates.thm_varynorm(size, total, 0.1, sigma, "tight"), reduction
+    )
 
 
 def test_bounds_work_in_float32_and_on_arrays():
-    bounds = vn.regret.thm_fullmatrixdetail(jnp.array([0.0, 1.0, 1e6]), 3, 1000, 0.5)
+    bounds = vn.certificates.thm_fullmatrixdetail(jnp.array([0.0, 1.0, 1e6]), 3, 1000, 0.5)
     assert bounds.shape == (3,)
     assert bounds[0] == 0.5
     assert np.all(np.diff(bounds) > 0)

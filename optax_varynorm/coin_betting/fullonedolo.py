@@ -57,8 +57,8 @@ def coin_betting(epsilon=1.0, Z=1.0) -> optax.GradientTransformationExtraArgs:
        v_{t+1} = \arg\min_{|v| \le 1/2} \tfrac{Z}{2}\Big(5 + \sum_i z_i^2\Big) v^2 + v \sum_i z_i
                = \mathrm{clip}\Big(\frac{-\sum_i z_i}{Z (5 + \sum_i z_i^2)}\Big).
 
-    Parameters that are not scalars get one bettor each. The regret is bounded by
-    ``regret.thm_fullonedolo`` for ``Z = 1`` and by ``regret.coin_betting_bound`` for every ``Z``.
+    Parameters that are not scalars get one bettor each. ``certificates.thm_fullonedolo`` bounds
+    the regret for ``Z = 1``, ``certificates.coin_betting_bound`` for every ``Z``.
 
     Args:
       epsilon: initial wealth, and so the regret against the starting point, in units of loss.

@@ -29,6 +29,8 @@ def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) 
         gradient,
         largest_squares,
     )
-    part = functools.reduce(jnp.maximum, jax.tree.leaves(parts), 0)
-    part = jnp.where((part > 0) & (part < 1), part, 1)
+    nearest = functools.reduce(
+        jnp.maximum, jax.tree.leaves(parts), jnp.zeros((), _precision.working_dtype(gradient))
+    )
+    part = jnp.where((nearest > 0) & (nearest < 1), nearest, 1)
     return jax.tree.map(lambda g: g**2 / part, gradient)

@@ -92,8 +92,13 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
 
     def init(params):
         flat, _ = ravel_pytree(params)
-        zeros = [jnp.zeros_like(flat) for _ in range(4)]
-        return CoordinateUnits(*zeros, growing.start(jnp.zeros_like(flat)))
+        return CoordinateUnits(
+            units=jnp.zeros_like(flat),
+            largest_squares=jnp.zeros_like(flat),
+            weights=jnp.zeros_like(flat),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing.start(jnp.zeros_like(flat)),
+        )
 
     def restart_coordinate(_, carry):
         state, flat = carry
@@ -184,9 +189,12 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
 
     def init(params):
         flat, _ = ravel_pytree(params)
-        zero = jnp.zeros((), flat.dtype)
         return LearnedUnit(
-            zero, zero, zero, jnp.zeros_like(flat), growing.start(jnp.zeros_like(flat))
+            unit=jnp.zeros((), flat.dtype),
+            height=jnp.zeros((), flat.dtype),
+            squares=jnp.zeros((), flat.dtype),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing.start(jnp.zeros_like(flat)),
         )
 
     def restart(_, carry):

@@ -3,9 +3,11 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
+from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 
 
 class CombineState(NamedTuple):
@@ -34,6 +36,7 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     """
     if not learners:
         raise ValueError("`combine` needs at least one learner, such as `vn.fixed_norm()`.")
+    learner_bounds = tuple(map(regret_bound_of, learners))
     learners = tuple(optax.with_extra_args_support(learner) for learner in learners)
 
     def init(params):
@@ -62,4 +65,19 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
         step = jax.tree.map(total_step, state.combined_origin, params, *points)
         return step, CombineState(state.combined_origin, points, states)
 
-    return _precision.in_working_precision("combine", init, update)
+    def regret_bound(state, comparator, norm=None, norm_state=None):
+        def bounds(point):
+            return jnp.stack(
+                [
+                    bound(learner_state, point, norm, norm_state)
+                    for bound, learner_state in zip(
+                        learner_bounds, state.learner_states, strict=True
+                    )
+                ]
+            )
+
+        at_origin = bounds(state.combined_origin)
+        return jnp.min(bounds(comparator) - at_origin) + jnp.sum(at_origin)
+
+    layer = _precision.in_working_precision("combine", init, update)
+    return CertifiedTransformation(layer, regret_bound)

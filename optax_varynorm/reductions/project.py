@@ -8,6 +8,8 @@ import numpy as np
 import optax
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm.certificates.bounds import SURROGATE_FACTOR
+from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.domains import Domain
 from optax_varynorm.norms import Geometry, dual_norm, require_geometry
 
@@ -50,6 +52,7 @@ def project(
     """
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")
+    learner_bound = regret_bound_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -100,4 +103,9 @@ def project(
             unprojected, point, residual, normal, learner_state
         )
 
-    return _precision.in_working_precision("project", init, update)
+    def regret_bound(state, comparator, norm=None, norm_state=None):
+        bound = learner_bound(state.projected_learner_state, comparator, norm, norm_state)
+        return SURROGATE_FACTOR[surrogate] * bound
+
+    layer = _precision.in_working_precision("project", init, update)
+    return CertifiedTransformation(layer, regret_bound)

@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
+from optax_varynorm.certificates.bettor_bound import bettor_bound
+from optax_varynorm.certificates.certified import CertifiedTransformation
 from optax_varynorm.coin_betting import coin_betting
+from optax_varynorm.ftrl import FTRLState
+from optax_varynorm.norms import primal_norm
 
 
 class ScaleByCoinBettingState(NamedTuple):
@@ -77,4 +81,19 @@ def scale_by_coin_betting(
             state.origin, direction, scale, direction_state, scale_state
         )
 
-    return _precision.in_working_precision("scale_by_coin_betting", init, update)
+    def regret_bound(state, comparator, norm=None, norm_state=None):
+        if norm is None or not isinstance(state.direction_state, FTRLState):
+            raise ValueError(
+                "The bound of `scale_by_coin_betting` is for `ftrl_step()` as its direction "
+                "learner, inside `with_varying_norm`."
+            )
+        length = primal_norm(norm, norm_state, optax.tree.sub(comparator, state.origin))
+        squares = state.direction_state.squared_dual_norm_sum
+        sigma = jnp.asarray(norm.strong_convexity, squares.dtype)
+        # thm:1dred: the bettor's regret against the length, and the direction learner's.
+        return bettor_bound(state.scale_state, length) + 2 * length * jnp.sqrt(
+            (1 + squares) / sigma
+        )
+
+    layer = _precision.in_working_precision("scale_by_coin_betting", init, update)
+    return CertifiedTransformation(layer, regret_bound)

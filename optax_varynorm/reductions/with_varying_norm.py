@@ -1,5 +1,6 @@
 """The layer that owns the norm and lets it grow."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -8,30 +9,33 @@ import optax
 from jax.extend.core import get_opaque_trace_state
 
 from optax_varynorm import _precision
+from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
-
-# A gradient is skipped when this many of its like would overflow a sum of squares.
-ROUNDS_THAT_MUST_FIT = 2.0**32
 
 
 class WithVaryingNormState(NamedTuple):
-    """Attributes:
+    r"""Attributes:
     norm_state: state of the norm after the gradients so far.
     skipped_rounds: number of gradients that were not finite, or too large for a sum of their
       squares to be finite, and so left everything as it was.
     clipped_rounds: number of gradients longer than the learner may see (dual norm above one by
       more than rounding); the learner received them at dual norm one.
+    hidden_gradient: sum of what the learner did not receive of the gradients, by clipping or
+      because a coordinate was seen for the first time.
+    hidden_loss: :math:`\sum_t \langle h_t, w_t\rangle`, what those hidden parts cost.
     learner_state: state of the learner.
     """
 
     norm_state: NormState
     skipped_rounds: jax.Array
     clipped_rounds: jax.Array
+    hidden_gradient: optax.Updates
+    hidden_loss: jax.Array
     learner_state: optax.OptState
 
 
 def with_varying_norm(
-    norm: VaryingNorm, learner: optax.GradientTransformation
+    norm: VaryingNorm, learner: optax.GradientTransformation, clip: bool = True
 ) -> optax.GradientTransformationExtraArgs:
     r"""Show every gradient to the norm, and the norm to the learner.
 
@@ -41,10 +45,19 @@ def with_varying_norm(
     longer reaches the norm as it is, so that the same one fits the next time, and the learner at
     dual norm one. A Lipschitz bound that is too small so costs regret (a single gradient a
     thousand times too long makes a matrix norm nearly deaf to its direction), but no state ever
-    overflows.
+    overflows. What clipping hides from the learner is counted: with :math:`h_t` the hidden part,
+
+    .. math:: R_T(u) = R_T^{\text{learner}}(u) + \sum_t \langle h_t, w_t - u\rangle.
 
     A gradient that is not finite counts as zero, which changes nothing in any layer but rounding.
+
+    Args:
+      norm: the norms.
+      learner: any Optax optimizer, such as ``scale_by_coin_betting(ftrl_step())``.
+      clip: ``False`` hands gradients on as they are, to a learner that has norms of its own and
+        needs this one to project only.
     """
+    learner_bound = regret_bound_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -52,37 +65,75 @@ def with_varying_norm(
             norm_state=norm.init(params),
             skipped_rounds=jnp.zeros((), jnp.int32),
             clipped_rounds=jnp.zeros((), jnp.int32),
+            hidden_gradient=optax.tree.zeros_like(params),
+            hidden_loss=jnp.zeros((), _precision.working_dtype(params)),
             learner_state=learner.init(params),
         )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del geometry  # that of a layer outside, which this one replaces
-        dtype = _precision.working_dtype(params)
-        largest = float(jnp.finfo(dtype).max) / ROUNDS_THAT_MUST_FIT
-        usable = _precision.inner(updates, updates) <= largest
+        usable = _precision.is_usable(updates)
         gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
-        known = gradient if norm.known_part is None else norm.known_part(state.norm_state, gradient)
-
-        length = dual_norm(norm, state.norm_state, known)
-        too_long = length > 1 + _precision.rounding(dtype)
-        share = 1 / jnp.where(too_long, length, 1)
-        clipped = optax.tree.scale(share, known)
+        received, share, hides, measured = _receive(norm, state.norm_state, gradient, clip)
 
         told = (gradient,) if norm.leader is None else (gradient, share)
         norm_state = norm.observe_gradient(state.norm_state, *told)
-        measured = Measured(clipped, (share * length) ** 2, get_opaque_trace_state())
         step, learner_state = learner.update(
-            clipped,
+            received,
             state.learner_state,
             params,
             **extra_args,
             geometry=Geometry(norm, state.norm_state, norm_state, measured),
         )
+        hidden = (state.hidden_gradient, state.hidden_loss)
+        if clip:
+            # A loop of one trip or none: see `growing_inverse.grow`.
+            hidden, *_ = jax.lax.fori_loop(
+                0, hides.astype(jnp.int32), _hide, (hidden, gradient, received, params)
+            )
         return step, WithVaryingNormState(
             norm_state=norm_state,
             skipped_rounds=state.skipped_rounds + (~usable).astype(jnp.int32),
-            clipped_rounds=state.clipped_rounds + too_long.astype(jnp.int32),
+            clipped_rounds=state.clipped_rounds + (share < 1).astype(jnp.int32),
+            hidden_gradient=hidden[0],
+            hidden_loss=hidden[1],
             learner_state=learner_state,
         )
 
-    return _precision.in_working_precision("with_varying_norm", init, update)
+    def regret_bound(state, comparator, *_):
+        hidden = state.hidden_loss - _precision.inner(state.hidden_gradient, comparator)
+        return learner_bound(state.learner_state, comparator, norm, state.norm_state) + hidden
+
+    layer = _precision.in_working_precision("with_varying_norm", init, update)
+    return CertifiedTransformation(layer, regret_bound)
+
+
+def _receive(norm, norm_state, gradient, clip):
+    """What the learner receives of a gradient: its share of it, and whether that is not all."""
+    dtype = _precision.working_dtype(gradient)
+    if not clip:
+        return gradient, jnp.ones((), dtype), False, None
+    known, is_new = gradient, jnp.zeros((), bool)
+    if norm.known_part is not None:
+        known = norm.known_part(norm_state, gradient)
+        is_new = functools.reduce(
+            jnp.logical_or,
+            jax.tree.leaves(jax.tree.map(lambda g, k: jnp.any(g != k), gradient, known)),
+            is_new,
+        )
+    length = dual_norm(norm, norm_state, known)
+    too_long = length > 1 + _precision.rounding(dtype)
+    share = 1 / jnp.where(too_long, length, 1)
+    received = optax.tree.scale(share, known)
+    measured = Measured(received, (share * length) ** 2, get_opaque_trace_state())
+    return received, share, too_long | is_new, measured
+
+
+def _hide(_, carry):
+    (hidden_gradient, hidden_loss), gradient, received, params = carry
+    part = optax.tree.sub(gradient, received)
+    hidden = (
+        optax.tree.add(hidden_gradient, part),
+        hidden_loss + _precision.inner(part, params),
+    )
+    return hidden, gradient, received, params

@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from optax_varynorm.certificates.wealth_bounds import (
+    coin_betting_bound,
+    constraint_cost,
+    freegrad_betting_bound,
+    kt_betting_bound,
+)
 from optax_varynorm.coin_betting import (
     CoinBettingState,
     ConstrainedBetsState,
     FreeGradBettingState,
     KTBettingState,
-)
-from optax_varynorm.regret.wealth_bounds import (
-    coin_betting_bound,
-    constraint_cost,
-    freegrad_betting_bound,
-    kt_betting_bound,
 )
 
 
@@ -45,13 +45,13 @@ def bettor_bound(scale_state, comparator, squared_gradient_sum=None) -> optax.Pa
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> bettor = vn.freegrad_betting(epsilon=0.5)
     >>> _, state = bettor.update(jnp.array(-1.0), bettor.init(jnp.zeros(())), jnp.zeros(()))
-    >>> print(f"{vn.regret.bettor_bound(state, jnp.array(2.0)):.2f}")  # against u = 2
+    >>> print(f"{vn.certificates.bettor_bound(state, jnp.array(2.0)):.2f}")  # against u = 2
     9.26
     """
     raise NotImplementedError(
         f"No regret bound is known for a learner whose state is a {type(scale_state).__name__}. "
         "Use `coin_betting`, `kt_betting`, `freegrad_betting` or `constrained_bets` around one of "
-        "them, or register a bound of your own with `regret.bettor_bound.register`."
+        "them, or register a bound of your own with `certificates.bettor_bound.register`."
     )
 
 

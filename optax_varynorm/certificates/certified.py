@@ -1,0 +1,39 @@
+"""Learners that know a bound of their own regret."""
+
+from collections.abc import Callable
+
+import jax
+import optax
+
+# (state, comparator, norm, norm_state) -> an upper bound of the regret against the comparator. The
+# last two are the norm of the round that an outer layer provides, or `None`.
+RegretBound = Callable[..., jax.Array]
+
+
+class CertifiedTransformation(optax.GradientTransformationExtraArgs):
+    """An Optax transformation with one more attribute, ``regret_bound``.
+
+    Layers build it from the bounds of what they wrap, so that ``track_regret`` can certify any
+    composition of them by the norms and the wealth in its state.
+    """
+
+    regret_bound: RegretBound
+
+    def __new__(cls, transformation: optax.GradientTransformation, regret_bound: RegretBound):
+        self = super().__new__(cls, transformation.init, transformation.update)
+        self.regret_bound = regret_bound
+        return self
+
+
+def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:
+    """The bound of a learner; asking for a number raises an error if it has none."""
+
+    def unknown(*args):
+        raise ValueError(
+            "No regret bound is known for this optimizer. Those of this package have one, and so "
+            "do `with_varying_norm`, `project`, `combine` and `scale_by_coin_betting` around "
+            "`ftrl_step()` and a bettor of this package. The regret itself is known for any: "
+            "`regret(state, comparator)`."
+        )
+
+    return getattr(learner, "regret_bound", unknown)

@@ -1,0 +1,192 @@
+"""Exact regret against any comparator, read off the state."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm import _precision
+from optax_varynorm.certificates.certified import regret_bound_of
+from optax_varynorm.domains import Domain
+from optax_varynorm.domains.domain import require_like
+
+
+class TrackRegretState(NamedTuple):
+    """Attributes:
+    tracked_rounds: ``T``, the number of gradients that were finite.
+    tracked_origin: ``w_1``.
+    tracked_loss: the sum of the losses :math:`<g_t, w_t - w_1>`, and what rounding took from it.
+    tracked_gradient: the sum of the gradients, and what rounding took from it.
+    tracked_learner_state: state of the learner.
+    tracked_bound: the bound of the learner's regret, a function without arrays.
+    """
+
+    tracked_rounds: jax.Array
+    tracked_origin: optax.Params
+    tracked_loss: "CompensatedSum"
+    tracked_gradient: "CompensatedSum"
+    tracked_learner_state: optax.OptState
+    tracked_bound: jax.tree_util.Partial
+
+
+class CompensatedSum(NamedTuple):
+    """A running sum of trees with twice the digits of their dtype.
+
+    Attributes:
+      total: the sum.
+      lost: what rounding took from it.
+    """
+
+    total: optax.Params
+    lost: optax.Params
+
+    @classmethod
+    def zeros_like(cls, tree):
+        return cls(optax.tree.zeros_like(tree), optax.tree.zeros_like(tree))
+
+    def plus(self, tree) -> "CompensatedSum":
+        """Knuth's exact sum of two numbers, leaf by leaf."""
+        total = jax.tree.map(jnp.add, self.total, tree)
+
+        def error(before, added, after):
+            kept = after - before
+            return (before - (after - kept)) + (added - kept)
+
+        errors = jax.tree.map(error, self.total, tree, total)
+        return CompensatedSum(total, jax.tree.map(jnp.add, self.lost, errors))
+
+    def value(self):
+        return jax.tree.map(jnp.add, self.total, self.lost)
+
+
+def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    r"""Keep what the regret against every comparator needs: two sums.
+
+    .. math:: R_T(u) = \sum_t \langle g_t, w_t - w_1\rangle
+              - \Big\langle \sum_t g_t, u - w_1\Big\rangle.
+
+    Read it off with ``regret(state, u)``, its supremum over a domain with
+    ``worst_regret(state, domain)``, the learner's guarantee with ``regret_bound(state, u)``. The
+    points are those the parameters had, so nothing may move them but these updates. Gradients that
+    the learners of this package skip (not finite, or too large to be squared) are no rounds.
+
+    Args:
+      learner: any Optax optimizer.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> optimizer = vn.track_regret(vn.full_matrix())
+    >>> params = jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for gradient in jnp.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]):
+    ...     updates, state = optimizer.update(gradient, state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> u = jnp.array([-1.0, 0.0])
+    >>> bool(vn.regret(state, u) <= vn.regret_bound(state, u))
+    True
+    """
+    bound = jax.tree_util.Partial(regret_bound_of(learner))
+    learner = optax.with_extra_args_support(learner)
+
+    def init(params):
+        return TrackRegretState(
+            tracked_rounds=jnp.zeros((), jnp.int32),
+            tracked_origin=params,
+            tracked_loss=CompensatedSum.zeros_like(jnp.zeros((), _precision.working_dtype(params))),
+            tracked_gradient=CompensatedSum.zeros_like(params),
+            tracked_learner_state=learner.init(params),
+            tracked_bound=bound,
+        )
+
+    def update(updates, state, params, **extra_args):
+        step, learner_state = learner.update(
+            updates, state.tracked_learner_state, params, **extra_args
+        )
+        usable = _precision.is_usable(updates)
+        gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
+        loss = _precision.inner(gradient, optax.tree.sub(params, state.tracked_origin))
+        return step, TrackRegretState(
+            tracked_rounds=state.tracked_rounds + usable.astype(jnp.int32),
+            tracked_origin=state.tracked_origin,
+            tracked_loss=state.tracked_loss.plus(loss),
+            tracked_gradient=state.tracked_gradient.plus(gradient),
+            tracked_learner_state=learner_state,
+            tracked_bound=state.tracked_bound,
+        )
+
+    return _precision.in_working_precision("track_regret", init, update)
+
+
+def regret(state: optax.OptState, comparator: optax.Params) -> jax.Array:
+    r""":math:`R_T(u) = \sum_t \langle g_t, w_t - u\rangle`, exact but for rounding.
+
+    For convex losses it is at least the difference of the losses, :math:`\sum_t \ell_t(w_t) -
+    \ell_t(u)`.
+
+    Args:
+      state: the state of an optimizer with ``track_regret`` in it.
+      comparator: ``u``, a tree like the parameters.
+    """
+    tracked = _find(state)
+    offset = optax.tree.sub(_like_origin(tracked, comparator), tracked.tracked_origin)
+    gradient = tracked.tracked_gradient
+    lost = _precision.inner(gradient.lost, offset)
+    return tracked.tracked_loss.value() - (_precision.inner(gradient.total, offset) + lost)
+
+
+def worst_regret(state: optax.OptState, domain: Domain) -> jax.Array:
+    r""":math:`\sup_{u \in W} R_T(u)`, by the domain's support function.
+
+    Infinite on unbounded domains.
+    """
+    tracked = _find(state)
+    downhill = optax.tree.scale(-1, tracked.tracked_gradient.value())
+    at_origin = _precision.inner(downhill, tracked.tracked_origin)
+    return tracked.tracked_loss.value() + (domain.support(downhill) - at_origin)
+
+
+def certified_gap(state: optax.OptState, domain: Domain) -> jax.Array:
+    r"""``worst_regret`` divided by the rounds: a proof of how far from optimal the average is.
+
+    When all gradients are (sub)gradients of one convex function ``f``, at the points played,
+
+    .. math::
+       f\Big(\frac1T \sum_t w_t\Big) - \min_{u \in W} f(u)
+       \le \frac1T \sum_t f(w_t) - f(u) \le \frac1T \sup_{u\in W} R_T(u).
+
+    With gradients of random losses it holds in expectation, for their mean. ``with_averaging``
+    keeps the average. Infinite before the first round.
+    """
+    rounds = _find(state).tracked_rounds
+    worst = worst_regret(state, domain)
+    return jnp.where(rounds > 0, worst / jnp.maximum(rounds, 1).astype(worst.dtype), jnp.inf)
+
+
+def regret_bound(state: optax.OptState, comparator: optax.Params) -> jax.Array:
+    r"""The certified right-hand side: the regret against ``u`` is at most this.
+
+    ``thm:varynorm`` for the norms that were used, the wealth that was bet and the gradients that
+    the learner received, plus, exactly, what clipping hid from it:
+    :math:`\sum_t \langle g_t - \hat g_t, w_t - u\rangle`. On a domain, for ``u`` inside it. For
+    matrix norms it costs O(d^3).
+    """
+    tracked = _find(state)
+    return tracked.tracked_bound(
+        tracked.tracked_learner_state, _like_origin(tracked, comparator), None, None
+    )
+
+
+def _like_origin(tracked, comparator):
+    require_like("The comparator", comparator, tracked.tracked_origin)
+    return _precision.cast(comparator, _precision.working_dtype(tracked.tracked_origin))
+
+
+def _find(state: optax.OptState) -> TrackRegretState:
+    leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, TrackRegretState))
+    found = [node for node in leaves if isinstance(node, TrackRegretState)]
+    if len(found) != 1:
+        raise ValueError(
+            f"This state has {len(found) or 'no'} record{'s' if len(found) > 1 else ''} of the "
+            "regret. Wrap the optimizer in `track_regret`, once, before `init`."
+        )
+    return found[0]
