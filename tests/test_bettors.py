@@ -370,11 +370,18 @@ def _fields(state):
 def test_trees_hold_one_learner_a_coordinate_and_vmap_agrees(learner):
     coins = np.random.default_rng(2).uniform(-1, 0.9, size=(60, 3)).astype(np.float32)
     tree = {"a": jnp.asarray(coins[:, 0]), "b": jnp.asarray(coins[:, 1:])}
-    together = _fields(play(learner, tree, {"a": jnp.zeros(()), "b": jnp.zeros(2)}).points)
+    game = play(learner, tree, {"a": jnp.zeros(()), "b": jnp.zeros(2)})
+    together = _fields(game.points)
     alone = jax.vmap(lambda column: _points(learner, column, jnp.zeros(())), in_axes=1, out_axes=1)(
         jnp.asarray(coins)
     )
     np.testing.assert_allclose(together[:-1], alone, rtol=1e-5, atol=1e-6)
+    comparator = {"a": jnp.array(3.0), "b": jnp.array([-1.0, 0.5])}
+    bounds = vn.regret.bettor_bound(game.final_state, comparator)
+    gaps = {key: game.points[key][:-1] - np.asarray(comparator[key]) for key in tree}
+    regret = sum(np.sum(np.asarray(tree[key]) * gaps[key]) for key in tree)
+    assert jax.tree.map(jnp.shape, bounds) == jax.tree.map(jnp.shape, comparator)
+    assert regret <= sum(float(jnp.sum(leaf)) for leaf in jax.tree.leaves(bounds))
 
 
 def _points(learner, coins, start):
