@@ -18,7 +18,9 @@ OPTIMIZERS = {
     "fixed_norm": vn.fixed_norm(),
     "fixed_norm_1.5": vn.fixed_norm(1.5),
     "diagonal": vn.diagonal(),
+    "varynorm": vn.varynorm(),
     "full_matrix": vn.full_matrix(),
+    "full_matrix_of_known_length": vn.full_matrix(lipschitz=1.0),
     "full_matrix_adagrad": vn.full_matrix_adagrad(),
     "full_matrix_in_a_half_space": vn.full_matrix(domain=vn.half_space(np.ones(3), 1.0)),
     "full_matrix_adagrad_on_a_ball": vn.full_matrix_adagrad(domain=vn.l2_ball(1.0)),
@@ -38,7 +40,11 @@ every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=
         (lambda: vn.fixed_norm(p=2.5), "1 < p <= 2"),
         (lambda: vn.full_matrix(lipschitz=0.0), "`lipschitz` .* must be a positive number"),
         (lambda: vn.full_matrix(lipschitz=float("inf")), "`lipschitz` .* must be a positive"),
-        (lambda: vn.full_matrix(lipschitz=None), "Pass an upper bound"),
+        (lambda: vn.full_matrix_norm(None, start="diagonal"), "'isotropic' or 'coordinate'"),
+        (lambda: vn.diagonal_norm(None, root=True, start="coordinate"), "without `root`"),
+        (lambda: vn.full_matrix_root_norm(None, exact_every=3), "needs a known `lipschitz`"),
+        (lambda: vn.combine(), "at least one learner"),
+        (lambda: vn.varynorm(domain=3.0), "must be a domain"),
         (lambda: vn.l2_ball(0.0), "`radius` .* must be a positive number"),
         (lambda: vn.l2_ball(1.0, float("nan")), "center .* must be finite"),
         (lambda: vn.half_space(np.zeros(3), 1.0), "normal .* is zero"),
@@ -236,7 +242,7 @@ def test_gradients_of_all_sizes_leave_every_state_finite(optimizer, decades):
 @pytest.mark.parametrize("length", [4321.0, 5212.303075768942, 1e5, 1e6])
 def test_a_direction_rounded_away_does_not_come_back(length):
     """One dimension, one repeated gradient: P - r u^2 is a difference of nearly equal numbers."""
-    game = play(vn.full_matrix(), jnp.full((50, 1), length), jnp.zeros(1))
+    game = play(vn.full_matrix(lipschitz=1.0), jnp.full((50, 1), length), jnp.zeros(1))
     assert np.all(np.abs(game.points) <= 1)
     assert np.all(game.states.norm_state.diagonal >= 0)
 
@@ -255,7 +261,7 @@ def test_units_that_float32_cannot_work_in_are_refused(number):
 def test_units_at_the_limit_work(optimizer, lipschitz):
     """Points scale as 1 / L; the ball is projected on from as far away as that."""
     gradients = lipschitz * stream("pushing", 30, 3).astype(np.float32)
-    unit = play(optimizer(), jnp.asarray(gradients / lipschitz), jnp.zeros(3)).points
+    unit = play(optimizer(lipschitz=1.0), jnp.asarray(gradients / lipschitz), jnp.zeros(3)).points
     game = play(optimizer(lipschitz=lipschitz), jnp.asarray(gradients), jnp.zeros(3))
     np.testing.assert_allclose(game.points * lipschitz, unit, rtol=1e-3, atol=1e-5)
     ball = optimizer(epsilon=1e12, lipschitz=lipschitz, domain=vn.l2_ball(1.0))

@@ -50,7 +50,8 @@ def _inverse(lipschitz, times=1) -> Growing:
         start,
         growing_inverse.grow,
         growing_inverse.times,
-        growing_inverse.dense,
+        total=lambda product: product,
+        dense=growing_inverse.dense,
         leader=lambda inverse: inverse.leader,
         growth=lambda squares: 1 + squares,
     )

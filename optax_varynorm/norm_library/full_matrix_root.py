@@ -66,7 +66,8 @@ def _inverse_root(lipschitz) -> Growing:
     return Growing(
         start,
         _grow_each,
-        times=lambda inverse, vector: weighted(_times_each(inverse, vector)),
+        _times_each,
+        total=weighted,
         dense=lambda inverse: weighted(jax.vmap(growing_inverse.dense)(inverse)),
         leader=lambda inverse: weighted(inverse.leader),
         growth=lambda squares: 1 / weighted(1 / (squares + start_values(squares.dtype))),
@@ -74,7 +75,7 @@ def _inverse_root(lipschitz) -> Growing:
 
 
 # Compiled once, also for those who call `update` outside of `jit`.
-_grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, None, None)))
+_grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, 0, None, None)))
 _times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 

@@ -119,19 +119,23 @@ def restart_coordinate(
 
 @jax.jit
 def grow(
-    inverse: GrowingInverse, vector: jax.Array, share: jax.Array, fresh: jax.Array | None = None
+    inverse: GrowingInverse,
+    vector: jax.Array,
+    primal: jax.Array,
+    share: jax.Array,
+    fresh: jax.Array | None = None,
 ) -> GrowingInverse:
     r"""The inverse after the matrix grew by the outer product of ``vector`` with itself.
 
     Args:
       inverse: the inverse before.
       vector: ``g``.
+      primal: ``u``, that is ``times(inverse, vector)``: who has measured the gradient knows it.
       share: ``c``, how much of the vector enters the sum that the leader follows.
       fresh: ``b``, the part of the vector in coordinates that no vector touched before, which does
         not enter that sum. There the inverse is still the identity, so the sum's new part
         contributes :math:`c (P' g - P' b) = c\,(r (1 + \langle b, b\rangle) u - b)`.
     """
-    primal = times(inverse, vector)
     # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below is
     # <g, P g>, and the new diagonal P_ii - r u_i^2 is at least r P_ii. Where rounding has eaten P
     # in the direction of g, both hold by force: the terms of a coordinate can then never add up

@@ -19,8 +19,10 @@ class Growing(NamedTuple):
 
     Attributes:
       start: ``received_sum -> inverse`` before any vector, for a learner that received this sum.
-      grow: ``(inverse, vector, share, fresh) -> inverse``.
-      times: ``(inverse, vector) -> Q vector``.
+      grow: ``(inverse, vector, products, share, fresh) -> inverse``.
+      products: ``(inverse, vector) -> products``, whose ``total`` is ``Q vector``: where ``Q`` is a
+        sum of inverses, the product with each of them.
+      total: ``products -> Q vector``.
       dense: ``inverse -> Q``.
       leader: ``inverse -> Q`` times the sum that the learner received.
       growth: the matrix has no eigenvalue above ``growth(s)`` when the squared lengths of its
@@ -29,7 +31,8 @@ class Growing(NamedTuple):
 
     start: Callable[[jax.Array], Any]
     grow: Callable
-    times: Callable[[Any, jax.Array], jax.Array]
+    products: Callable[[Any, jax.Array], jax.Array]
+    total: Callable[[jax.Array], jax.Array]
     dense: Callable[[Any], jax.Array]
     leader: Callable[[Any], jax.Array]
     growth: Callable[[jax.Array], jax.Array]
@@ -43,7 +46,8 @@ def in_known_units(growing: Growing) -> VaryingNorm:
 
     def observe_gradient(state, gradient, share=1.0):
         flat, _ = ravel_pytree(gradient)
-        return growing.grow(state, flat, jnp.asarray(share, flat.dtype), None)
+        products = growing.products(state, flat)
+        return growing.grow(state, flat, products, jnp.asarray(share, flat.dtype), None)
 
     def scaled(state):
         one = jnp.ones((), growing.leader(state).dtype)
@@ -101,7 +105,7 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         )
 
     def restart_coordinate(_, carry):
-        state, flat = carry
+        state, flat, _ = carry
         index = jnp.argmax(_precision.ratio(flat**2, state.weights))
         unit = factor * jnp.abs(flat[index])
         at_index = jnp.arange(flat.size) == index
@@ -115,7 +119,10 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
                 state.inverse, index, state.received_sum[index] / unit, 1 / INFLATION
             ),
         )
-        return restarted, flat
+        return restarted, flat, products_of_known(restarted, flat)
+
+    def products_of_known(state, flat):
+        return growing.products(state.inverse, _reciprocal(state.units) * flat)
 
     @jax.jit  # compiled once, also for those who call `update` outside of `jit`
     def observe(state, flat, share):
@@ -123,20 +130,26 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             return state
         known = state.units > 0
         outgrown = known & (flat**2 > OUTGROWN * state.weights)
-        # As many trips as there are such coordinates: see `growing_inverse.grow`.
-        state, _ = jax.lax.fori_loop(
-            0, jnp.sum(outgrown, dtype=jnp.int32), restart_coordinate, (state, flat)
+        known_part = jnp.where(known, flat, 0)
+        # The product was needed to measure the gradient, so it is computed before the loop: as many
+        # trips as there are such coordinates, see `growing_inverse.grow`.
+        state, _, products = jax.lax.fori_loop(
+            0,
+            jnp.sum(outgrown, dtype=jnp.int32),
+            restart_coordinate,
+            (state, known_part, products_of_known(state, known_part)),
         )
         squares = flat**2
         seen = jnp.where(known, squares, first_seen_squares(flat, state.largest_squares))
         units = jnp.where(known, state.units, factor * jnp.sqrt(seen))
         vector = _precision.ratio(flat, units)
+        fresh = jnp.where(known, 0, vector)  # the inverse is still the identity there
         return CoordinateUnits(
             units=units,
             largest_squares=jnp.maximum(state.largest_squares, seen),
             weights=jnp.where(known, state.weights, units**2) + squares,
             received_sum=state.received_sum + jnp.where(known, share * flat, 0),
-            inverse=growing.grow(state.inverse, vector, share, jnp.where(known, 0, vector)),
+            inverse=growing.grow(state.inverse, vector, products + fresh, share, fresh),
         )
 
     def observe_gradient(state, gradient, share=1.0):
@@ -198,7 +211,7 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
         )
 
     def restart(_, carry):
-        state, length = carry
+        state, flat, length, _ = carry
         unit = factor * length
         # What the whole matrix so far may have reached, in units of the new one.
         reached = state.height * state.unit * growing.growth(state.squares)
@@ -210,7 +223,10 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             received_sum=state.received_sum,
             inverse=growing.start(state.received_sum / unit),
         )
-        return restarted, length
+        return restarted, flat, length, products_of(restarted, flat)
+
+    def products_of(state, flat):
+        return growing.products(state.inverse, 1 / _or_one(state.unit) * flat)
 
     @jax.jit  # compiled once, also for those who call `update` outside of `jit`
     def observe(state, flat, share):
@@ -218,8 +234,14 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
         known = state.unit > 0
         outweighs = length > state.unit * jnp.sqrt(1 + state.squares)
         share = jnp.where(known, share, 0)
-        # One trip or none: see `growing_inverse.grow`.
-        state, _ = jax.lax.fori_loop(0, outweighs.astype(jnp.int32), restart, (state, length))
+        # The product was needed to measure the gradient, so it is computed before the loop: one
+        # trip or none, see `growing_inverse.grow`.
+        state, _, _, products = jax.lax.fori_loop(
+            0,
+            outweighs.astype(jnp.int32),
+            restart,
+            (state, flat, length, products_of(state, jnp.where(known, flat, 0))),
+        )
         vector = _precision.ratio(flat, state.unit)
         height = jnp.maximum(state.height, length) if follow_largest else state.height
         return LearnedUnit(
@@ -227,7 +249,7 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             height=height,
             squares=state.squares + jnp.vdot(vector, vector),
             received_sum=state.received_sum + share * flat,
-            inverse=growing.grow(state.inverse, vector, share, None),
+            inverse=growing.grow(state.inverse, vector, products, share, None),
         )
 
     def observe_gradient(state, gradient, share=1.0):
@@ -236,11 +258,11 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
 
     def scaled(state):
         # Before the first gradient any norm will do: nothing is learned in it.
-        unit, height = (jnp.where(x > 0, x, 1) for x in (state.unit, state.height))
-        return Scaled(state.inverse, 1 / unit, 1 / height)
+        return Scaled(state.inverse, 1 / _or_one(state.unit), 1 / _or_one(state.height))
 
     def known_part(state, gradient):
-        return jax.tree.map(lambda g: jnp.where(state.unit > 0, g, 0), gradient)
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(jnp.where(state.unit > 0, flat, 0))
 
     return _norm(growing, init, observe_gradient, scaled, known_part)
 
@@ -267,7 +289,7 @@ def _norm(growing, init, observe_gradient, scaled, known_part=None) -> VaryingNo
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         inverse, before, after = scaled(state)
-        return unravel(after * growing.times(inverse, before * flat))
+        return unravel(after * growing.total(growing.products(inverse, before * flat)))
 
     def leader(state):
         inverse, _, after = scaled(state)
@@ -287,6 +309,10 @@ def _norm(growing, init, observe_gradient, scaled, known_part=None) -> VaryingNo
         leader=leader,
         known_part=known_part,
     )
+
+
+def _or_one(number):
+    return jnp.where(number > 0, number, 1)
 
 
 def _reciprocal(number):
