@@ -36,7 +36,7 @@ def varynorm(
     epsilon=1.0,
     lipschitz=None,
     domain: Domain | None = None,
-    scale_learner: ScaleLearner = coin_betting,
+    scale_learner: ScaleLearner | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Nothing to set: ``fixed_norm``, ``diagonal`` and ``full_matrix``, combined.
 
@@ -50,7 +50,8 @@ def varynorm(
       lipschitz: the largest l_2 norm of a gradient, if it is known.
       domain: convex set to stay in; the whole space if ``None``. The points of the combination are
         projected in the Euclidean norm.
-      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.varynorm()
@@ -86,7 +87,7 @@ def fixed_norm(
     epsilon=1.0,
     lipschitz=None,
     domain: Domain | None = None,
-    scale_learner: ScaleLearner = coin_betting,
+    scale_learner: ScaleLearner | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``eqn:constantnorm``: regret :math:`\tilde O(\|u\|_p \sqrt{\sum_t \|g_t\|_q^2})`.
 
@@ -100,7 +101,8 @@ def fixed_norm(
         the longest so far stands for it.
       domain: convex set to stay in; the whole space if ``None``. The surrogate loss is the tight
         one for ``p = 2`` and the paper's otherwise.
-      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.fixed_norm()
@@ -118,7 +120,7 @@ def diagonal(
     epsilon=1.0,
     lipschitz=None,
     domain: Domain | None = None,
-    scale_learner: ScaleLearner = coin_betting,
+    scale_learner: ScaleLearner | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""The diagonal of ``full_matrix``: :math:`\tilde O(\sqrt{d \sum_t \sum_j g_{t,j}^2 u_j^2})`.
 
@@ -131,7 +133,8 @@ def diagonal(
         gradients so far stand for it: on the whole space each coordinate's own, so that units do
         not matter, and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
-      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.diagonal()
@@ -145,7 +148,7 @@ def full_matrix(
     epsilon=1.0,
     lipschitz=None,
     domain: Domain | None = None,
-    scale_learner: ScaleLearner = coin_betting,
+    scale_learner: ScaleLearner | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:fullmatrix``: regret :math:`\tilde O(\sqrt{r \sum_t \langle g_t, u\rangle^2})`.
 
@@ -158,7 +161,8 @@ def full_matrix(
         gradients so far stand for it: on the whole space each coordinate's own, so that units do
         not matter, and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
-      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.full_matrix(domain=vn.l2_ball(1.0))
@@ -172,7 +176,7 @@ def full_matrix_adagrad(
     epsilon=1.0,
     lipschitz=None,
     domain: Domain | None = None,
-    scale_learner: ScaleLearner = coin_betting,
+    scale_learner: ScaleLearner | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``thm:adagrad``: full-matrix AdaGrad with the best learning rate, learned on the fly.
 
@@ -186,7 +190,8 @@ def full_matrix_adagrad(
         above one (which only longer ones have) are clipped and counted. With ``None`` the
         longest so far stands for it.
       domain: convex set to stay in; the whole space if ``None``.
-      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.full_matrix_adagrad(epsilon=0.1)
@@ -197,6 +202,7 @@ def full_matrix_adagrad(
 
 def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientTransformation:
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
+    scale_learner = coin_betting if scale_learner is None else scale_learner
     if domain is None:
         return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), scale_learner(epsilon)))
     _require_domain(domain)

@@ -1,12 +1,16 @@
 """How large a coordinate is, judged by its first gradient."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
+
+# No coordinate counts as smaller than this part of the largest one.
+SMALLEST_COORDINATE = 1e-4
 
 
 def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) -> optax.Updates:
@@ -15,22 +19,26 @@ def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) 
     A norm that measures each coordinate in units of its first gradient must not take a small
     gradient for a small coordinate. The coordinates known before tell how small this gradient is:
     the one nearest to its own largest, at a part :math:`\rho = \max_j |g_j| / m_j` of it. The
-    others are enlarged by :math:`1/\rho`.
+    others are enlarged by :math:`1/\rho`. Otherwise, as a loss is driven to zero, every rare
+    coordinate that enters would believe its vanishing gradient to be a full one, and the wealth
+    would explode.
 
-    Otherwise, as a loss is driven to zero, every rare coordinate that enters would believe its
-    vanishing gradient to be a full one, and the wealth would explode.
+    For the same reason a coordinate counts as a ten-thousandth of the largest one at least: a first
+    gradient that is nothing but rounding would send its coordinate off to infinity.
 
     Args:
       gradient: a tree.
       largest_squares: the square of the largest gradient of each coordinate, zero if unknown.
     """
-    parts = jax.tree.map(
-        lambda g, square: jnp.max(_precision.ratio(g**2, square), initial=0),
-        gradient,
-        largest_squares,
-    )
-    nearest = functools.reduce(
-        jnp.maximum, jax.tree.leaves(parts), jnp.zeros((), _precision.working_dtype(gradient))
+    nearest = _largest(
+        jax.tree.map(lambda g, top: _precision.ratio(g**2, top), gradient, largest_squares)
     )
     part = jnp.where((nearest > 0) & (nearest < 1), nearest, 1)
-    return jax.tree.map(lambda g: g**2 / part, gradient)
+    seen = jax.tree.map(lambda g: g**2 / part, gradient)
+    floor = SMALLEST_COORDINATE**2 * jnp.maximum(_largest(seen), _largest(largest_squares))
+    return jax.tree.map(lambda square: jnp.where(square > 0, jnp.maximum(square, floor), 0), seen)
+
+
+def _largest(tree: Any) -> jax.Array:
+    tops = [jnp.max(leaf, initial=0) for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.maximum, tops, jnp.zeros((), _precision.working_dtype(tree)))

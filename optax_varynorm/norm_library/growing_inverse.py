@@ -100,19 +100,23 @@ def restart_coordinate(
       factor: the change of the sum that the leader follows, elsewhere.
     """
     matrix = dense(inverse)
-    column = matrix[:, index]
-    pivot = jnp.maximum(column[index], jnp.finfo(matrix.dtype).tiny)
+    pivot = jnp.maximum(inverse.diagonal[index], jnp.finfo(matrix.dtype).tiny)
+    # Q_ji^2 <= Q_jj Q_ii (Cauchy-Schwarz), by force where rounding says otherwise.
+    limit = jnp.sqrt(inverse.diagonal)
+    column = jnp.clip(matrix[:, index] * jax.lax.rsqrt(pivot), -limit, limit)
     at_index = jnp.arange(len(column)) == index
     cross = at_index[:, None] | at_index[None, :]
-    rest = jnp.where(cross, 0, matrix - jnp.outer(column, column / pivot))
+    rest = jnp.where(cross, 0, matrix - jnp.outer(column, column))
     alone = rest + jnp.diag(at_index.astype(matrix.dtype))
-    leader = factor * (inverse.leader - column * (inverse.leader[index] / pivot))
+    leader = factor * (inverse.leader - column * (inverse.leader[index] * jax.lax.rsqrt(pivot)))
     return GrowingInverse(
         matrix=alone,
         rounding=jnp.zeros_like(inverse.rounding),
         pending_terms=jnp.zeros_like(inverse.pending_terms),
         pending_count=jnp.zeros_like(inverse.pending_count),
-        diagonal=jnp.maximum(jnp.diagonal(alone), jnp.where(at_index, 1, 0)),
+        diagonal=jnp.where(
+            at_index, 1, jnp.maximum(jnp.diagonal(alone), inverse.diagonal - column**2)
+        ),
         leader=jnp.where(at_index, leader_entry, leader),
     )
 
