@@ -46,15 +46,15 @@ class CompensatedSum(NamedTuple):
         return cls(optax.tree.zeros_like(tree), optax.tree.zeros_like(tree))
 
     def plus(self, tree) -> "CompensatedSum":
-        """Knuth's exact sum of two numbers, leaf by leaf."""
-        total = jax.tree.map(jnp.add, self.total, tree)
+        """Kahan's sum, with Knuth's exact error of an addition, leaf by leaf."""
+        added = jax.tree.map(jnp.add, tree, self.lost)
+        total = jax.tree.map(jnp.add, self.total, added)
 
         def error(before, added, after):
             kept = after - before
             return (before - (after - kept)) + (added - kept)
 
-        errors = jax.tree.map(error, self.total, tree, total)
-        return CompensatedSum(total, jax.tree.map(jnp.add, self.lost, errors))
+        return CompensatedSum(total, jax.tree.map(error, self.total, added, total))
 
     def value(self):
         return jax.tree.map(jnp.add, self.total, self.lost)

@@ -1,0 +1,331 @@
+"""Regret that is read off the state: exact, below its bound, and a proof of optimality."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+import optax_varynorm as vn
+from tests.playing import play
+
+BALL = vn.l2_ball(1.0)
+LEARNERS = {
+    "varynorm": vn.varynorm(),
+    "varynorm_on_a_ball": vn.varynorm(domain=BALL),
+    "fixed_norm": vn.fixed_norm(epsilon=0.1),
+    "fixed_norm_1.5_in_a_half_space": vn.fixed_norm(
+        1.5, domain=vn.half_space(np.ones(3), 2.0), lipschitz=1.0
+    ),
+    "diagonal": vn.diagonal(scale_learner=vn.freegrad_betting),
+    "full_matrix": vn.full_matrix(scale_learner=vn.kt_betting),
+    "full_matrix_of_known_length_on_a_ball": vn.full_matrix(lipschitz=1.0, domain=BALL),
+    "full_matrix_adagrad": vn.full_matrix_adagrad(),
+    "constrained": vn.fixed_norm(scale_learner=lambda e: vn.constrained_bets(vn.coin_betting(e))),
+}
+ROUNDS, DIMENSION = 40, 3
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def play_tracked(learner, gradients, comparators):
+    """The points, and for each comparator the regret, its bound, and the bound without `hidden`."""
+    optimizer = vn.track_regret(learner)
+
+    def step(carry, gradient):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), params
+
+    start = jnp.zeros(DIMENSION)
+    (_, state), points = jax.lax.scan(step, (start, optimizer.init(start)), gradients)
+    return (
+        points,
+        jax.vmap(lambda u: vn.regret(state, u))(comparators),
+        jax.vmap(lambda u: vn.regret_bound(state, u))(comparators),
+        state,
+    )
+
+
+def random_stream(rng, kind):
+    gradients = rng.normal(size=(ROUNDS, DIMENSION))
+    match kind:
+        case "sparse":
+            gradients *= rng.random(gradients.shape) < 0.3
+        case "growing":
+            gradients *= 10.0 ** (rng.normal() * np.arange(ROUNDS) / ROUNDS)[:, None]
+        case "biased":
+            gradients += 2 * rng.normal(size=DIMENSION)
+        case "wild":
+            gradients *= 10.0 ** rng.normal(scale=2, size=(ROUNDS, 1))
+    return gradients
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["calm", "sparse", "growing", "biased", "wild"]),
+)
+@settings(max_examples=120)
+def test_regret_is_exact_and_below_its_bound(name, seed, kind):
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(seed)
+        gradients = random_stream(rng, kind)
+        comparators = rng.normal(size=(6, DIMENSION)) * 10.0 ** rng.normal(size=(6, 1))
+        comparators[0] = 0
+        if "ball" in name:
+            comparators /= np.maximum(1, np.linalg.norm(comparators, axis=1, keepdims=True))
+        if "half_space" in name:
+            comparators -= np.maximum(0, np.sum(comparators, axis=1, keepdims=True) - 2)
+        points, regrets, bounds, _ = play_tracked(
+            LEARNERS[name], jnp.asarray(gradients), jnp.asarray(comparators)
+        )
+        by_hand = np.sum(
+            gradients[:, None] * (np.asarray(points)[:, None] - comparators), axis=(0, 2)
+        )
+        size = np.sum(np.abs(gradients[:, None] * (np.asarray(points)[:, None] - comparators)))
+        np.testing.assert_allclose(regrets, by_hand, atol=1e-12 * size)
+        assert np.all(regrets <= bounds + 1e-9 * size)
+
+
+def test_a_wrong_constant_breaks_the_certificate(x64):
+    """A coin that always falls against the bettor: what it loses is all of epsilon, not half."""
+    optimizer = vn.track_regret(vn.fixed_norm(epsilon=2.0, lipschitz=1.0))
+    params, state = jnp.zeros(1), optimizer.init(jnp.zeros(1))
+    step = jax.jit(optimizer.update)
+    for _ in range(400):
+        gradient = jnp.where(params > 0, 1.0, -1.0)
+        updates, state = step(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    lost, bound = vn.regret(state, jnp.zeros(1)), vn.regret_bound(state, jnp.zeros(1))
+    assert 0.5 * bound < lost <= bound <= 2.0
+
+
+def test_what_clipping_hides_is_needed_for_the_bound(x64):
+    """One gradient a thousand times as long, against what was learned: most of it is hidden."""
+    gradients = np.full((60, DIMENSION), -0.5)
+    gradients[-1] = 500.0
+    origin = np.zeros((1, DIMENSION))
+    _, regrets, bounds, state = play_tracked(
+        vn.fixed_norm(), jnp.asarray(gradients), jnp.asarray(origin)
+    )
+    inner = state.tracked_learner_state
+    assert inner.clipped_rounds == 1
+    hidden = inner.hidden_loss - jnp.vdot(inner.hidden_gradient, origin[0])
+    assert regrets[0] <= bounds[0]
+    assert regrets[0] > bounds[0] - hidden
+
+
+@pytest.mark.parametrize("make", [vn.fixed_norm, vn.diagonal, vn.full_matrix])
+def test_what_is_hidden_is_counted_exactly(make, x64):
+    """Gradients are what the learner received plus what is counted as hidden, and so are losses."""
+    rng = np.random.default_rng(3)
+    gradients = random_stream(rng, "wild") * (rng.random((ROUNDS, DIMENSION)) < 0.5)
+    start = rng.normal(size=DIMENSION)
+    game = play(make(epsilon=0.5), jnp.asarray(gradients), jnp.asarray(start))
+    state = game.final_state
+    received = state.learner_state.direction_state.gradient_sum
+    np.testing.assert_allclose(
+        received + state.hidden_gradient, np.sum(gradients, axis=0), rtol=1e-12
+    )
+    # The wealth knows what the learner lost on what it received.
+    lost_by_learner = 0.5 - np.exp(state.learner_state.scale_state.log_wealth)
+    hidden = state.hidden_loss - state.hidden_gradient @ start
+    lost = np.sum(gradients * (game.points[:-1] - start))
+    np.testing.assert_allclose(lost_by_learner + hidden, lost, rtol=1e-9)
+    assert state.clipped_rounds > 0
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def certify(learner, matrix, offset):
+    """Least absolute deviations over a ball: the average point and its certified gap."""
+    optimizer = vn.with_averaging(vn.track_regret(learner))
+
+    def objective(w):
+        return jnp.mean(jnp.abs(matrix @ w - offset))
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(jax.grad(objective)(params), state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    start = jnp.zeros(matrix.shape[1])
+    (_, state), _ = jax.lax.scan(step, (start, optimizer.init(start)), length=100)
+    return vn.averaged_params(state), vn.certified_gap(state, BALL)
+
+
+def least_deviation(matrix, offset):
+    """The least mean deviation over the unit ball, by SciPy; a value that is attained."""
+
+    def objective(variables):
+        return np.mean(variables[3:])
+
+    constraints = [
+        {"type": "ineq", "fun": lambda v: v[3:] - (matrix @ v[:3] - offset)},
+        {"type": "ineq", "fun": lambda v: v[3:] + (matrix @ v[:3] - offset)},
+        {"type": "ineq", "fun": lambda v: 1 - v[:3] @ v[:3]},
+    ]
+    first = np.concatenate([np.zeros(3), np.abs(offset) + 0.1])
+    solved = optimize.minimize(objective, first, constraints=constraints, method="SLSQP")
+    point = solved.x[:3] / max(1, np.linalg.norm(solved.x[:3]))
+    return np.mean(np.abs(matrix @ point - offset))
+
+
+GAPS = {
+    "full_matrix": vn.full_matrix(domain=BALL),
+    "varynorm": vn.varynorm(domain=BALL),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAPS)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.01, 1.0, 100.0]))
+@settings(max_examples=500)
+def test_the_certified_gap_is_never_below_the_true_one(name, seed, scale):
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(seed)
+        matrix, offset = scale * rng.normal(size=(5, 3)), 2 * scale * rng.normal(size=5)
+        average, gap = certify(GAPS[name], jnp.asarray(matrix), jnp.asarray(offset))
+        value = np.mean(np.abs(matrix @ np.asarray(average) - offset))
+        true_gap = value - least_deviation(matrix, offset)
+        assert true_gap <= gap + 1e-12 * scale
+
+
+def test_a_proof_can_stop_training():
+    """The loop ends when the certified gap does, and the average is as good as it says."""
+    optimizer = vn.with_averaging(vn.track_regret(vn.varynorm(domain=BALL)))
+    target = jnp.array([0.3, 2.0])
+
+    def objective(w):
+        return jnp.sum(jnp.abs(w - target))
+
+    def step(carry):
+        params, state = carry
+        updates, state = optimizer.update(jax.grad(objective)(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    def unproven(carry):
+        return vn.certified_gap(carry[1], BALL) > 0.02
+
+    start = jnp.zeros(2)
+    _, state = jax.jit(functools.partial(jax.lax.while_loop, unproven, step))(
+        (start, optimizer.init(start))
+    )
+    angles = np.linspace(0, 2 * np.pi, 100_001)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    best = np.min(np.sum(np.abs(circle - np.asarray(target)), axis=1))
+    assert objective(vn.averaged_params(state)) - best <= 0.02
+    rounds = state.averaged_learner_state.tracked_rounds
+    assert 10 < rounds < 20_000
+
+
+def test_float32_sums_do_not_drift():
+    """A million gradients of 0.1 around a distant start: plain float32 sums would be off by 1 %."""
+    optimizer = vn.track_regret(optax.sgd(0.0))
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(jnp.array([0.1], jnp.float32), state, params)
+        return (params, state), None
+
+    start = jnp.array([1000.0])
+    (_, state), _ = jax.lax.scan(step, (start, optimizer.init(start)), length=1_000_000)
+    exact = -1_000_000 * float(np.float32(0.1)) * 2.0
+    np.testing.assert_allclose(vn.regret(state, jnp.array([1002.0])), exact, rtol=1e-6)
+
+
+def test_records_are_found_and_asked_for_clearly():
+    params = {"a": jnp.zeros(2), "b": jnp.zeros(())}
+    chain = optax.chain(optax.clip(1.0), vn.track_regret(vn.fixed_norm()))
+    state = chain.init(params)
+    assert vn.regret(state, params) == 0
+    assert vn.certified_gap(state, BALL) == np.inf
+    with pytest.raises(ValueError, match="has no record"):
+        vn.regret(vn.fixed_norm().init(params), params)
+    with pytest.raises(ValueError, match="has 2 records"):
+        vn.regret((state, state), params)
+    with pytest.raises(ValueError, match="shaped like the parameters"):
+        vn.regret(state, {"a": jnp.zeros(3), "b": jnp.zeros(())})
+    sgd = vn.track_regret(optax.sgd(0.1))
+    with pytest.raises(ValueError, match="No regret bound is known"):
+        vn.regret_bound(sgd.init(params), params)
+    bare = vn.track_regret(vn.scale_by_coin_betting(optax.sgd(0.1)))
+    with pytest.raises(ValueError, match="inside `with_varying_norm`"):
+        vn.regret_bound(bare.init(params), params)
+    assert vn.worst_regret(state, vn.whole_space()) == 0
+
+
+def test_gradients_that_are_skipped_are_no_rounds():
+    optimizer = vn.track_regret(vn.full_matrix())
+    params = jnp.zeros(2)
+    state = optimizer.init(params)
+    for bad in (np.nan, np.inf, 1e30):
+        _, state = optimizer.update(jnp.array([bad, 1.0]), state, params)
+    assert state.tracked_rounds == 0
+    assert vn.regret(state, jnp.ones(2)) == 0
+
+
+VARIANTS = {
+    "sec_adagrad": {},
+    "low_rank": {"start_directions": 8},
+    "drifting": {"drift": 2**-0.5},
+}
+SINGLES = ("fixed_norm", "full_matrix", "full_matrix_adagrad")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("lipschitz", [1.0, None])
+def test_the_combination_is_as_good_as_the_best(variant, lipschitz):
+    """On the paper's sequence and its variants: epsilon for each learner, and 5 % of the best."""
+    gradients = vn.certificates.sec_adagrad(64, 768, **VARIANTS[variant])
+    gradients = jnp.asarray(gradients, jnp.float32)
+    inside = {
+        name: getattr(vn, name)(lipschitz=lipschitz, domain=BALL) for name in (*SINGLES, "varynorm")
+    }
+    inside["combination"] = vn.with_varying_norm(
+        vn.lp_norm(),
+        vn.project(
+            BALL, vn.combine(*(getattr(vn, name)(lipschitz=lipschitz) for name in SINGLES))
+        ),
+        clip=False,
+    )
+    regrets = {name: worst_regret_on(learner, gradients) for name, learner in inside.items()}
+    limit = 1.05 * min(regrets[name] for name in SINGLES) + 3.0
+    assert regrets["combination"] <= limit
+    assert regrets["varynorm"] <= limit
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def worst_regret_on(learner, gradients):
+    optimizer = vn.track_regret(learner)
+
+    def step(carry, gradient):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    start = jnp.zeros(gradients.shape[1])
+    (_, state), _ = jax.lax.scan(step, (start, optimizer.init(start)), gradients)
+    return vn.worst_regret(state, BALL)
+
+
+def test_combined_regrets_add_up(x64):
+    rng = np.random.default_rng(0)
+    gradients = jnp.asarray(random_stream(rng, "sparse"))
+    learners = (vn.fixed_norm(), vn.full_matrix(epsilon=0.3))
+    start = rng.normal(size=DIMENSION)
+    alone = [play(learner, gradients, jnp.asarray(start)).points for learner in learners]
+    together = play(vn.combine(*learners), gradients, jnp.asarray(start)).points
+    np.testing.assert_allclose(together - start, sum(p - start for p in alone), atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "members"), [(512, 3), (513, 2)])
+def test_the_matrix_takes_part_while_it_is_small(size, members):
+    params = {"a": jnp.zeros((size - 1,)), "b": jnp.zeros(1)}
+    state = jax.eval_shape(vn.varynorm().init, params)
+    assert len(state.points) == members

@@ -1,0 +1,262 @@
+"""Optimizers that were told nothing: no bound of the gradients, no units, no scale."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import optax_varynorm as vn
+from tests.playing import play, play_points, stream
+
+OPTIMIZERS = {
+    "varynorm": vn.varynorm(),
+    "fixed_norm": vn.fixed_norm(),
+    "fixed_norm_1.5": vn.fixed_norm(p=1.5),
+    "diagonal": vn.diagonal(),
+    "full_matrix": vn.full_matrix(),
+    "full_matrix_adagrad": vn.full_matrix_adagrad(),
+}
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+NORMS = {
+    "lp": vn.lp_norm(2.0, None),
+    "lp_1.5": vn.lp_norm(1.5, None),
+    "diagonal": vn.diagonal_norm(None),
+    "diagonal_by_coordinate": vn.diagonal_norm(None, start="coordinate"),
+    "diagonal_root": vn.diagonal_norm(None, root=True),
+    "full_matrix": vn.full_matrix_norm(None),
+    "full_matrix_by_coordinate": vn.full_matrix_norm(None, start="coordinate"),
+    "full_matrix_root": vn.full_matrix_root_norm(None),
+}
+every_norm = pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+
+
+def learner(norm):
+    return vn.with_varying_norm(norm, vn.scale_by_coin_betting(vn.ftrl_step()))
+
+
+@every_optimizer
+def test_the_unit_of_the_loss_does_not_matter(optimizer, x64):
+    """Gradients 10^k times as large: points 10^-k times as large, for k from -8 to 8."""
+    gradients = stream("drifting", 200, 5) * np.array([1.0, 0.1, 3.0, 1.0, 0.5])
+    usual = play_points(optimizer, jnp.asarray(gradients), jnp.zeros(5))
+    assert np.max(np.abs(usual)) > 1e-2
+    for k in range(-8, 9):
+        points = play_points(optimizer, jnp.asarray(gradients * 10.0**k), jnp.zeros(5))
+        np.testing.assert_allclose(points * 10.0**k, usual, rtol=1e-6, atol=1e-12)
+
+
+@every_optimizer
+def test_float32_is_finite_in_every_unit(optimizer):
+    gradients = stream("drifting", 200, 5).astype(np.float32)
+    for k in range(-8, 9):
+        points = play_points(optimizer, jnp.asarray(gradients) * np.float32(10.0**k), jnp.zeros(5))
+        assert np.all(np.isfinite(points))
+        assert np.max(np.abs(points)) > 0
+
+
+@pytest.mark.parametrize("make", [vn.diagonal, vn.full_matrix])
+def test_the_units_of_coordinates_do_not_matter(make, x64):
+    """A coordinate in other units, up to the factor of 10^4 that is told from rounding."""
+    gradients = stream("drifting", 200, 5)
+    gradients[0] = 0.3
+    units = np.array([1.0, 30.0, 0.03, 2.0, 0.1])
+    usual = play_points(make(), jnp.asarray(gradients), jnp.zeros(5))
+    other = play_points(make(), jnp.asarray(gradients * units), jnp.zeros(5))
+    np.testing.assert_allclose(np.asarray(other) * units, usual, rtol=1e-8, atol=1e-10)
+
+
+@every_optimizer
+def test_the_first_gradient_and_zeros_move_nothing(optimizer):
+    gradients = np.zeros((7, 3), np.float32)
+    gradients[2] = [0.3, -2.0, 0.0]
+    gradients[4] = [0.3, -2.0, 1e5]
+    gradients[5] = [0.3, -2.0, 0.0]
+    game = play(optimizer, jnp.asarray(gradients), jnp.ones(3))
+    np.testing.assert_array_equal(game.points[:5], 1)
+    assert np.all(np.isfinite(game.points))
+    # The third coordinate was new in round five, so the learner knows of it by the norm only.
+    if optimizer in (OPTIMIZERS["diagonal"], OPTIMIZERS["full_matrix"]):
+        assert game.points[6, 1] > 1
+        assert game.points[6, 2] == 1
+
+
+@pytest.mark.slow
+@every_optimizer
+def test_after_a_gradient_a_million_times_larger_learning_goes_on(optimizer):
+    """As fast as from the start, up to a small factor: the old gradients are forgotten noise."""
+    rng = np.random.default_rng(0)
+    target = np.array([1e-6, -2e-6, 1e-6], np.float32)
+    rows = rng.normal(size=(600, 3)).astype(np.float32)
+
+    @jax.jit
+    def losses(size):
+        def step(carry, row_and_size):
+            row, size = row_and_size
+            params, state = carry
+            value, gradient = jax.value_and_grad(lambda w: size * jnp.abs(row @ (w - target)))(
+                params
+            )
+            updates, state = optimizer.update(gradient, state, params)
+            return (optax.apply_updates(params, updates), state), value
+
+        start = (jnp.zeros(3), optimizer.init(jnp.zeros(3)))
+        return jax.lax.scan(step, start, (jnp.asarray(rows), size))[1]
+
+    fresh = losses(jnp.full(600, 1e6))
+    sizes = np.full(600, 1e6, np.float32)
+    sizes[:20] = 1.0
+    jumped = losses(jnp.asarray(sizes))
+    assert np.all(np.isfinite(jumped))
+    assert np.mean(jumped[300:]) <= 2 * np.mean(fresh[300:])
+    assert np.mean(fresh[300:]) <= 0.5 * np.mean(fresh[:20])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def lengths_along(norm, gradients, points):
+    """The norms of the points after each gradient."""
+
+    def step(state, gradient):
+        state = norm.observe_gradient(state, gradient)
+        return state, jax.vmap(lambda x: vn.primal_norm(norm, state, x))(points)
+
+    return jax.lax.scan(step, norm.init(points[0]), gradients)[1]
+
+
+@every_norm
+@given(seed=st.integers(0, 2**32 - 1), spread=st.sampled_from([0.0, 1.0, 4.0]))
+def test_norms_never_decrease(norm, seed, spread):
+    """Gradients over many decades, with zeros: every way to start afresh is taken."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(seed)
+        gradients = rng.normal(size=(25, 4)) * 10.0 ** rng.normal(scale=spread, size=(25, 4))
+        gradients *= rng.random((25, 4)) < 0.6
+        points = rng.normal(size=(5, 4)) * 10.0 ** rng.normal(scale=spread, size=(5, 4))
+        lengths = np.asarray(lengths_along(norm, jnp.asarray(gradients), jnp.asarray(points)))
+        seen = np.cumsum(np.any(gradients != 0, axis=1)) > 0
+        lengths = lengths[seen]  # before the first gradient there is no norm
+        assert np.all(lengths[1:] >= lengths[:-1] * (1 - 1e-6))
+
+
+@every_norm
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_same_gradient_fits_the_next_time(norm, seed):
+    """Also when it is far larger than all before, and when it shows new coordinates."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(seed)
+        gradients = rng.normal(size=(8, 4)) * 10.0 ** rng.normal(scale=2.0, size=(8, 1))
+        gradients *= rng.random((8, 4)) < 0.6
+        length = dual_length_after(norm, jnp.asarray(gradients))
+        # Coordinates that start alone know nothing of each other: a third for each of four.
+        longest = np.sqrt(4 / 3) if norm is NORMS["diagonal_by_coordinate"] else 1
+        assert length <= longest * (1 + 1e-9)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def dual_length_after(norm, gradients):
+    def step(state, gradient):
+        return norm.observe_gradient(state, gradient), None
+
+    state, _ = jax.lax.scan(step, norm.init(gradients[0]), gradients)
+    return vn.dual_norm(norm, state, gradients[-1])
+
+
+def literal_matrix(gradients, factor=2.0, smallest=1e-4, outgrown=2.0**20):
+    """The matrix of the norm that starts coordinate by coordinate, written out."""
+    dimension = gradients.shape[1]
+    matrix = np.zeros((dimension, dimension))
+    largest = np.zeros(dimension)
+    for g in gradients:
+        for i in np.argsort(-np.abs(g)):
+            if matrix[i, i] > 0 and g[i] ** 2 > outgrown * matrix[i, i]:
+                matrix *= 1 + 1 / (2 * outgrown - 1)
+                matrix[i, :] = matrix[:, i] = 0
+                matrix[i, i] = factor * g[i] ** 2
+        known = largest > 0
+        part = np.max(np.abs(g[known]) / largest[known], initial=0)
+        sizes = np.abs(g) / (part if 0 < part < 1 else 1)
+        floor = smallest * max(np.max(sizes), np.max(largest))
+        sizes = np.where(known, np.abs(g), np.where(sizes > 0, np.maximum(sizes, floor), 0))
+        matrix += np.diag(np.where(known, 0, factor * sizes**2)) + np.outer(g, g)
+        largest = np.maximum(largest, sizes)
+    return matrix
+
+
+@pytest.mark.parametrize("kind", ["calm", "sparse", "jumping"])
+def test_the_matrix_by_coordinates_is_the_literal_one(kind, x64):
+    rng = np.random.default_rng(1)
+    gradients = rng.normal(size=(60, 6))
+    if kind == "sparse":
+        gradients *= rng.random(gradients.shape) < 0.15
+    if kind == "jumping":
+        gradients *= rng.random(gradients.shape) < 0.5
+        gradients[20:, 2] *= 1e5
+        gradients[40:, 4] *= 1e4
+    norm = vn.full_matrix_norm(None, start="coordinate")
+    state = norm.init(jnp.zeros(6))
+    observe = jax.jit(norm.observe_gradient)
+    as_matrix = jax.jit(
+        lambda state: jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(6, dtype=float))
+    )
+    for count, gradient in enumerate(gradients, 1):
+        state = observe(state, jnp.asarray(gradient), jnp.asarray(1.0))
+        expected = literal_matrix(gradients[:count])
+        matrix = as_matrix(state)
+        scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+        error = np.abs(matrix - expected) / np.where(scale > 0, scale, 1)
+        assert np.max(error) < 1e-5, count
+    leader = norm.leader(state)
+    received = jnp.asarray(received_sum(gradients))
+    np.testing.assert_allclose(
+        leader, norm.to_primal(state, received), atol=1e-8 * np.max(np.abs(leader))
+    )
+
+
+def received_sum(gradients):
+    """Every gradient but the first nonzero one of each coordinate."""
+    first = np.cumsum(gradients != 0, axis=0) <= 1
+    return np.sum(np.where(first, 0, gradients), axis=0)
+
+
+@pytest.mark.parametrize("root", [False, True])
+def test_the_leader_survives_a_new_start(root, x64):
+    """Carried from round to round, it is the inverse times the sum that the learner received."""
+    norm = vn.full_matrix_root_norm(None) if root else vn.full_matrix_norm(None)
+    rng = np.random.default_rng(2)
+    gradients = rng.normal(size=(60, 6))
+    gradients[20:] *= 1e4
+    game = play(learner(norm), jnp.asarray(gradients), jnp.zeros(6))
+    state = jax.tree.map(jnp.asarray, game.final_state)
+    total = state.learner_state.direction_state.gradient_sum
+    np.testing.assert_allclose(
+        norm.leader(state.norm_state), norm.to_primal(state.norm_state, total), rtol=1e-9
+    )
+    assert state.norm_state.unit > 1e3
+
+
+@pytest.mark.slow
+def test_rare_coordinates_do_not_make_the_wealth_explode():
+    """Two hundred features, each seen a few times, with nearly all labels the same."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((3000, 200)) < 0.01).astype(np.float32)
+    rows[:, 0] = 1
+    signs = np.where(rng.random(3000) < 0.03, 1.0, -1.0).astype(np.float32)
+
+    def loss(w, example):
+        return jax.nn.softplus(-example[1] * (example[0] @ w))
+
+    best_constant = -(0.03 * np.log(0.03) + 0.97 * np.log(0.97))
+    for make in (vn.diagonal, vn.full_matrix, vn.varynorm):
+        game = vn.play(make(), loss, (jnp.asarray(rows), jnp.asarray(signs)), jnp.zeros(200))
+        assert np.mean(game.losses) < 3 * best_constant
+        wealth = [
+            np.max(leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(game.state)
+            if "log_wealth" in jax.tree_util.keystr(path)
+        ]
+        assert wealth
+        assert max(wealth) < np.log(1e4)
