@@ -1,0 +1,153 @@
+"""What the projection tests share: norms with a given matrix, problems, and their exact answers."""
+
+import cvxpy as cp
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import optax_varynorm as vn
+
+CLARABEL = {
+    "solver": "CLARABEL",
+    "tol_gap_abs": 1e-13,
+    "tol_gap_rel": 1e-13,
+    "tol_feas": 1e-13,
+    "reduced_tol_gap_abs": 1e-9,
+    "reduced_tol_gap_rel": 1e-9,
+    "reduced_tol_feas": 1e-9,
+}
+
+# A quadratic norm whose state is the inverse of its matrix, like that of the growing norms.
+matrix_norm = vn.VaryingNorm(
+    init=lambda params: jnp.eye(params.size, dtype=params.dtype),
+    observe_gradient=lambda state, gradient: state,
+    to_dual=jnp.linalg.solve,
+    to_primal=lambda inverse, gradient: inverse @ gradient,
+    eigenbasis=lambda inverse: vn.Eigenbasis(
+        1 / jnp.linalg.eigh(inverse)[0], jnp.linalg.eigh(inverse)[1]
+    ),
+)
+
+
+def matrix(kind: str, dimension: int, rng: np.random.Generator) -> np.ndarray:
+    """A positive definite matrix; its condition number is at most about a million."""
+    d = dimension
+    match kind:
+        case "random":
+            x = rng.normal(size=(d, d))
+            a = np.eye(d) + x @ x.T
+        case "ill_conditioned":
+            q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+            a = (q * np.geomspace(1, 1e6, d)) @ q.T
+        case "badly_scaled":
+            x = rng.normal(size=(d, 2 * d))
+            scales = np.geomspace(1, 300, d)
+            a = scales[:, None] * (x @ x.T / d) * scales
+        case "low_rank":
+            x = rng.normal(size=(d, max(1, d // 8)))
+            a = 2 * np.eye(d) + 100 * x @ x.T
+        case _:
+            raise ValueError(kind)
+    return (a + a.T) / 2
+
+
+MATRICES = ("random", "ill_conditioned", "badly_scaled", "low_rank")
+
+
+def problem(name: str, dimension: int, rng: np.random.Generator):
+    """A domain, and the constraints of the same set on a CVXPY variable."""
+    d = dimension
+    center = 0.2 * rng.normal(size=d)
+    match name:
+        case "box":
+            lower = -rng.uniform(0.1, 1, size=d)
+            upper = np.where(rng.random(d) < 0.2, np.inf, rng.uniform(0.1, 1, size=d))
+            finite = np.isfinite(upper)
+            return vn.box(lower, upper), lambda w: [w >= lower, w[finite] <= upper[finite]]
+        case "non_negative":
+            return vn.non_negative(), lambda w: [w >= 0]
+        case "linf_ball":
+            return vn.linf_ball(0.5, center), lambda w: [cp.abs(w - center) <= 0.5]
+        case "simplex":
+            return vn.simplex(2.0), lambda w: [w >= 0, cp.sum(w) == 2]
+        case "l1_ball":
+            return vn.l1_ball(1.5, center), lambda w: [cp.norm1(w - center) <= 1.5]
+        case "l2_ball":
+            return vn.l2_ball(0.7, center), lambda w: [cp.norm2(w - center) <= 0.7]
+        case "ellipsoid":
+            q = matrix("random", d, rng) / d
+            root = np.linalg.cholesky(q).T
+            return (
+                vn.ellipsoid(q, 0.8, center),
+                lambda w: [cp.norm2(root @ (w - center)) <= 0.8],
+            )
+        case "half_space":
+            a = rng.normal(size=d)
+            return vn.half_space(a, -0.5), lambda w: [a @ w <= -0.5]
+        case "hyperplane":
+            a = rng.normal(size=d)
+            return vn.hyperplane(a, -0.5), lambda w: [a @ w == -0.5]
+        case "affine":
+            m = rng.normal(size=(max(1, d // 3), d))
+            return vn.affine(m, np.ones(len(m))), lambda w: [m @ w == 1]
+        case "polyhedron":
+            m = rng.normal(size=(2 * d, d))
+            return vn.polyhedron(m, np.ones(2 * d)), lambda w: [m @ w <= 1]
+        case "intersection":
+            a = rng.normal(size=d)
+            return (
+                vn.intersection(vn.simplex(), vn.half_space(a, a.mean()), vn.l2_ball(0.9)),
+                lambda w: [w >= 0, cp.sum(w) == 1, a @ w <= a.mean(), cp.norm2(w) <= 0.9],
+            )
+        case "from_euclidean":
+            import optax
+
+            return (
+                vn.from_euclidean(lambda w: optax.projections.projection_l1_ball(w, 1.5)),
+                lambda w: [cp.norm1(w) <= 1.5],
+            )
+        case "product":
+            half = d // 2
+            tree = [vn.simplex(), vn.l2_ball(0.5)]
+            return vn.product(tree), lambda w: [
+                w[:half] >= 0,
+                cp.sum(w[:half]) == 1,
+                cp.norm2(w[half:]) <= 0.5,
+            ]
+        case _:
+            raise ValueError(name)
+
+
+PROBLEMS = (
+    "box",
+    "non_negative",
+    "linf_ball",
+    "simplex",
+    "l1_ball",
+    "l2_ball",
+    "ellipsoid",
+    "half_space",
+    "hyperplane",
+    "affine",
+    "polyhedron",
+    "intersection",
+    "from_euclidean",
+    "product",
+)
+
+
+def exact_projection(constraints, inverse: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """What CVXPY and Clarabel say, in the norm whose inverse matrix is given.
+
+    In the coordinates ``x`` of ``w = v - S x`` with ``S S^T`` the inverse, so that the objective is
+    ``|x|^2``: the better conditioned of the two forms.
+    """
+    factor = np.linalg.cholesky(inverse)
+    x = cp.Variable(len(point))
+    w = point - factor @ x
+    cp.Problem(cp.Minimize(cp.sum_squares(x)), constraints(w)).solve(**CLARABEL)
+    return point - factor @ x.value
+
+
+def jitted(domain, norm=matrix_norm):
+    return jax.jit(lambda state, point: domain.project(norm, state, point))
