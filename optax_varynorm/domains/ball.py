@@ -8,7 +8,7 @@ from jax.scipy.linalg import solve_triangular
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.domains import secular
 from optax_varynorm.domains.by_constraint import Found, domain_of, find
-from optax_varynorm.domains.constraint import Constraint, kkt_error
+from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
 from optax_varynorm.domains.metric import stiffness
 
@@ -37,7 +37,7 @@ def l2_ball(radius, center=0.0) -> Domain:
     def contains(point):
         flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
         middle, r = centered(point)
-        return jnp.linalg.norm(flat - middle) <= r * (1 + _precision.rounding(r.dtype))
+        return length(flat - middle) <= r * (1 + _precision.rounding(r.dtype))
 
     return _round(lambda point: (*centered(point), None), support, contains)
 
@@ -88,7 +88,7 @@ def ellipsoid(matrix, radius, center=0.0) -> Domain:
     def contains(point):
         flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
         middle, r, rows = scaled(point)
-        return jnp.linalg.norm(rows @ (flat - middle)) <= r * (1 + _precision.rounding(r.dtype))
+        return length(rows @ (flat - middle)) <= r * (1 + _precision.rounding(r.dtype))
 
     return _round(scaled, support, contains)
 
@@ -101,12 +101,12 @@ def _round(shape, support, contains) -> Domain:
         center = middle if rows is None else rows @ middle
 
         def shrink(z):
-            length = jnp.linalg.norm(z - center)
-            return jnp.where(length > r, r / jnp.where(length > 0, length, 1), 1)
+            far = length(z - center)
+            return jnp.where(far > r, r / jnp.where(far > 0, far, 1), 1)
 
         def slope(z):
             shrunk = shrink(z)
-            outward = (z - center) / jnp.maximum(jnp.linalg.norm(z - center), r)
+            outward = (z - center) / jnp.maximum(length(z - center), r)
 
             def times(columns):
                 turned = shrunk * (columns - jnp.outer(outward, outward @ columns))
@@ -118,7 +118,7 @@ def _round(shape, support, contains) -> Domain:
             return jnp.where(shrink(z) < 1, center + shrink(z) * (z - center), z)
 
         def inside(z, slack):
-            return jnp.linalg.norm(z - center) <= r + jnp.linalg.norm(slack)
+            return length(z - center) <= r + length(slack)
 
         def weighted(z, weights):
             found = secular.solve(secular.by_diagonal(1 / weights), z - center, r)
@@ -136,11 +136,10 @@ def _round(shape, support, contains) -> Domain:
             system = secular.by_diagonal(jnp.broadcast_to(inverse, target.shape))
         else:
             system = secular.by_matrix(stiffness(inverse, ours, flat.size))
-        found = secular.solve(system, target, r, jnp.linalg.norm(start) / r)
+        found = secular.solve(system, target, r, length(start) / r)
         mu = found.multiplier * found.point
         shift = system.times(mu)
-        tau = jnp.linalg.norm(shift) / jnp.where(found.multiplier > 0, jnp.linalg.norm(mu), 1)
-        error = kkt_error(ours, ours.apply(flat), shift, tau * mu)
+        error = kkt_error(ours, ours.apply(flat), shift, system.unit * mu)
         to_point = found.point if rows is None else solve_triangular(rows, found.point)
         return Found(mu, middle + to_point, error)
 

@@ -54,10 +54,17 @@ def kkt_error(
     difference, in units of the distance :math:`\|K(v - w)\|_2` (not less than rounding lets see).
     """
     y = target - moved
-    difference = jnp.linalg.norm(y - constraint.nearest(y + scaled_multipliers))
-    smallest = jnp.sqrt(jnp.finfo(y.dtype).eps) * jnp.linalg.norm(target)
-    distance = jnp.linalg.norm(moved) + smallest
+    difference = length(y - constraint.nearest(y + scaled_multipliers))
+    smallest = jnp.sqrt(jnp.finfo(y.dtype).eps) * length(target)
+    distance = length(moved) + smallest
     return difference / jnp.where(distance > 0, distance, 1)
+
+
+def length(vector: jax.Array) -> jax.Array:
+    """The l_2 norm, without overflow of the squares."""
+    largest = jnp.max(jnp.abs(vector), initial=0)
+    unit = jnp.where(largest > 0, largest, 1)
+    return unit * jnp.linalg.norm(vector / unit)
 
 
 def side_by_side(parts: Sequence[Constraint], sizes: Sequence[int]) -> Constraint:

@@ -40,7 +40,7 @@ from optax_varynorm.domains.constraint import Constraint, kkt_error
 MOST_STEPS = 100
 # Lengths of the steps that the line search compares.
 STEP_LENGTHS = 0.5 ** jnp.arange(14.0)
-# The penalty s, in units of 1 / tau: the first, its growth, and the last.
+# The penalty s: the first, its growth, and the last.
 FIRST_PENALTY, PENALTY_GROWTH = 1e2, 10.0
 LAST_PENALTY = {jnp.dtype(jnp.float32): 1e6, jnp.dtype(jnp.float64): 1e9}
 # So many multiplier updates at the last penalty that do not halve the error end the search.
@@ -87,36 +87,44 @@ def solve(
     eps = float(jnp.finfo(dtype).eps)
     enough = eps**0.7
     identity = jnp.eye(target.size, dtype=dtype)
-    trace = jnp.trace(stiffness(multipliers))
-    tau = jnp.where(trace > 0, trace, 1) / target.size
-    last_penalty = LAST_PENALTY[jnp.dtype(dtype)] / tau
-    ridge = 10 * eps * tau
+    last_penalty = LAST_PENALTY[jnp.dtype(dtype)]
+    ridge = 10 * eps
     lengths = STEP_LENGTHS.astype(dtype)
 
+    # In units that make tau, the mean of B's diagonal, one; duality maps are homogeneous.
+    trace = jnp.trace(stiffness(multipliers))
+    unit = jnp.where(trace > 0, trace, 1) / target.size
+
+    def shift(mu):
+        return moved(mu) / unit
+
+    def slope_of_shift(mu):
+        return stiffness(mu) / unit
+
     def error_of(candidate):
-        error = kkt_error(constraint, target, moved(candidate), tau * candidate)
+        error = kkt_error(constraint, target, shift(candidate), candidate)
         return jnp.where(jnp.isnan(error), jnp.inf, error)
 
     def bold_step(y, mu):
-        z = y + tau * mu
+        z = y + mu
         times = constraint.slope(z)
-        b = stiffness(mu)
+        b = slope_of_shift(mu)
         # The ridge, around mu, keeps the system regular where constraints depend on each other.
-        aim = (target - moved(mu) + b @ mu + ridge * mu)[:, None]
+        aim = (target - shift(mu) + b @ mu + ridge * mu)[:, None]
         regular = b + ridge * identity
-        matrix = regular - times(regular) + tau * times(identity)
+        matrix = regular - times(regular) + times(identity)
         right = aim - times(aim) + times(z[:, None]) - y[:, None]
         return jnp.linalg.solve(matrix, right)[:, 0]
 
     def safe_step(mu, center, penalty):
         def merit(candidate):
-            shift = moved(candidate)
-            z = target - shift + center / penalty
+            step = shift(candidate)
+            z = target - step + center / penalty
             far = z - constraint.nearest(z)
-            return (jnp.vdot(candidate, shift) + penalty * jnp.vdot(far, far)) / 2
+            return (jnp.vdot(candidate, step) + penalty * jnp.vdot(far, far)) / 2
 
-        z = target - moved(mu) + center / penalty
-        b = stiffness(mu)
+        z = target - shift(mu) + center / penalty
+        b = slope_of_shift(mu)
         matrix = identity / penalty + b - constraint.slope(z)(b)
         step = jnp.linalg.solve(matrix, z - constraint.nearest(z) - mu / penalty)
         step = jnp.where(jnp.isfinite(step), step, 0)
@@ -127,7 +135,7 @@ def solve(
     def iterate(search):
         penalty = search.penalty
         mu = safe_step(search.multipliers, search.center, penalty)
-        z = target - moved(mu) + search.center / penalty
+        z = target - shift(mu) + search.center / penalty
         y = constraint.nearest(z)
         far = z - y
         remaining = jnp.linalg.norm(mu / penalty - far)
@@ -154,8 +162,8 @@ def solve(
     def unfinished(search):
         return (search.error > enough) & (search.steps < MOST_STEPS) & (search.failures < PATIENCE)
 
-    known = multipliers
-    guess = constraint.nearest(target - moved(known) + tau * known)
+    known = unit * multipliers
+    guess = constraint.nearest(target - shift(known) + known)
     first = bold_step(guess, known)
     first = jnp.where(jnp.isfinite(first), first, known)
     found = jax.lax.while_loop(
@@ -164,12 +172,12 @@ def solve(
         Search(
             multipliers=known,
             center=known,
-            penalty=FIRST_PENALTY / tau,
+            penalty=jnp.asarray(FIRST_PENALTY, dtype),
             best=first,
             error=error_of(first),
             steps=jnp.zeros((), jnp.int32),
             failures=jnp.zeros((), jnp.int32),
         ),
     )
-    y = constraint.nearest(target - moved(found.best))
-    return found.best, y, found.error
+    y = constraint.nearest(target - shift(found.best))
+    return found.best / unit, y, found.error

@@ -22,8 +22,9 @@ MOST_NEWTON_STEPS = 100
 
 
 class System(NamedTuple):
-    """``solver(kappa)`` multiplies by ``(I + kappa B)^{-1}``, ``times`` by ``B``."""
+    """``B = unit * M``: ``solver(x)`` divides by ``I + x M``, ``times`` multiplies by ``B``."""
 
+    unit: jax.Array
     solver: Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
     times: Callable[[jax.Array], jax.Array]
 
@@ -34,19 +35,31 @@ class Root(NamedTuple):
 
 
 def by_diagonal(inverse: jax.Array) -> System:
+    unit = jnp.mean(inverse)
+    scaled = inverse / unit
     return System(
-        lambda kappa: lambda vector: vector / (1 + kappa * inverse), lambda vector: inverse * vector
+        unit,
+        lambda kappa: lambda vector: vector / (1 + kappa * scaled),
+        lambda vector: inverse * vector,
     )
 
 
 def by_matrix(inverse: jax.Array) -> System:
     identity = jnp.eye(len(inverse), dtype=inverse.dtype)
+    unit = jnp.mean(jnp.diagonal(inverse))
+    scaled = inverse / unit
 
     def solver(kappa):
-        factor = cho_factor(identity + kappa * inverse, lower=True)
-        return lambda vector: cho_solve(factor, vector)
+        shifted = identity + kappa * scaled
+        factor, lower = cho_factor(shifted, lower=True)
+        # Where rounding has made B indefinite there is no factor. The diagonal alone then still
+        # leads to a point of the ball, whose error is large and seen.
+        broken = ~jnp.all(jnp.isfinite(factor))
+        instead = jnp.diag(jnp.sqrt(jnp.maximum(jnp.diagonal(shifted), 1)))
+        factor = jnp.where(broken, instead, factor)
+        return lambda vector: cho_solve((factor, lower), vector)
 
-    return System(solver, lambda vector: inverse @ vector)
+    return System(unit, solver, lambda vector: inverse @ vector)
 
 
 def solve(system: System, target: jax.Array, radius: jax.Array, start=0.0) -> Root:
@@ -62,7 +75,7 @@ def solve(system: System, target: jax.Array, radius: jax.Array, start=0.0) -> Ro
         point = divide(arrow)
         squared_length = jnp.vdot(point, point)
         excess = jnp.sqrt(squared_length) / length_wanted - 1
-        slope = jnp.vdot(point, divide(system.times(point)))
+        slope = jnp.vdot(point, divide(system.times(point) / system.unit))
         climbed = kappa + excess * squared_length / jnp.where(slope > 0, slope, 1)
         return kappa, jnp.maximum(climbed, 0), steps + 1
 
@@ -71,8 +84,8 @@ def solve(system: System, target: jax.Array, radius: jax.Array, start=0.0) -> Ro
         higher = kappa > previous * (1 + 4 * jnp.finfo(kappa.dtype).eps)
         return (higher | (steps < 2)) & (steps < MOST_NEWTON_STEPS)
 
-    first = jnp.asarray(start, target.dtype)
+    first = jnp.asarray(start * system.unit, target.dtype)
     _, kappa, _ = jax.lax.while_loop(climbing, climb, (first, first, jnp.int32(0)))
     point = system.solver(kappa)(arrow)
     length = jnp.sqrt(jnp.vdot(point, point))
-    return Root(kappa, point * (radius / jnp.where(length > 0, length, 1)))
+    return Root(kappa / system.unit, point * (radius / jnp.where(length > 0, length, 1)))
