@@ -97,17 +97,19 @@ def cut(values: jax.Array, speeds: jax.Array, total: jax.Array) -> jax.Array:
     """
     if not values.size:
         return values
+    # Everything by position: a compiler may round one ratio differently in two places.
     order = jnp.argsort(-values / speeds)
     x, c = values[order], speeds[order]
+    # Measured from the largest ratio, the values that matter are as small as the total, however
+    # far away the point is.
+    x = (x - x[0] / c[0] * c).at[0].set(0)
     thresholds = (jnp.cumsum(x) - total) / jnp.cumsum(c)
-    kept = jnp.maximum(jnp.sum(x / c > thresholds), 1)
-    positive = values / speeds >= (x / c)[kept - 1]
+    place = jnp.arange(x.size)
+    positive = place < jnp.sum(x > thresholds * c)
     # Summed anew, over the coordinates that stay alone.
-    x, c = jnp.where(positive, values, 0), jnp.where(positive, speeds, 0)
-    theta = (jnp.sum(x) - total) / jnp.sum(c)
-    result = jnp.where(positive, jnp.maximum(values - theta * speeds, 0), 0)
-    # Where values are far larger than their excess, the differences have lost digits of the sum.
-    return result * (total / jnp.sum(result))
+    theta = (jnp.sum(jnp.where(positive, x, 0)) - total) / jnp.sum(jnp.where(positive, c, 0))
+    result = jnp.where(positive, jnp.maximum(x - theta * c, 0), 0)
+    return jnp.zeros_like(values).at[order].set(result * (total / jnp.sum(result)))
 
 
 def _remove_mean(positive: jax.Array, signs: jax.Array):
