@@ -123,10 +123,18 @@ def test_projections_in_lp_norms_agree_with_clarabel(x64, name, p):
 
 
 SMALL = 5
+# Compiling takes most of the time; these share the code of the others.
+SLOW = ("from_euclidean", "product", "linf_ball", "non_negative", "ellipsoid", "affine")
+
+
+def some_slow(names):
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in names]
+
+
 seeds = st.integers(0, 10**6)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", some_slow(PROBLEMS))
 @settings(max_examples=30)
 @given(seed=seeds, kind=st.sampled_from(MATRICES), size=st.sampled_from([0.01, 1.0, 100.0]))
 def test_projections_are_what_defines_them(name, seed, kind, size):
@@ -154,7 +162,7 @@ def test_projections_are_what_defines_them(name, seed, kind, size):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in PROBLEMS if n not in ("hyperplane", "affine", "half_space")]
+    "name", some_slow([n for n in PROBLEMS if n not in ("hyperplane", "affine", "half_space")])
 )
 @settings(max_examples=20)
 @given(seed=seeds)
@@ -180,7 +188,7 @@ def test_a_point_inside_is_returned_bit_for_bit(name, seed):
 SEPARABLE = ("box", "non_negative", "linf_ball", "simplex", "l1_ball", "l2_ball", "product")
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", some_slow(SEPARABLE))
 @settings(max_examples=20)
 @given(seed=seeds, size=st.sampled_from([0.1, 1.0, 1e6]))
 def test_diagonal_norms_project_like_their_matrices(name, seed, size):
@@ -206,8 +214,8 @@ def compiled_diagonal(name):
 
 
 def test_separable_domains_in_a_diagonal_norm_need_no_matrix():
-    """A million coordinates: anything of size d^2 would not fit."""
-    d = 10**6
+    """Anything of size d^2 would take 40 gigabytes."""
+    d = 10**5
     norm = vn.diagonal_norm()
     point = jnp.linspace(-1.0, 1.0, d)
     for domain in (vn.box(-0.5, 0.5), vn.non_negative(), vn.simplex(), vn.l1_ball(1.0)):
@@ -215,6 +223,7 @@ def test_separable_domains_in_a_diagonal_norm_need_no_matrix():
         assert bool(domain.contains(projection.point))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(seed=seeds)
 def test_support_functions_are_reached(seed):
