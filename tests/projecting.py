@@ -144,27 +144,29 @@ def parted(name, vector):
     return [vector[:half], vector[half:]] if name == "product" else vector
 
 
-def exact_projection(constraints, inverse: np.ndarray, point: np.ndarray) -> np.ndarray:
+def exact_projection(constraints, inverse, point, forms=(True,)) -> np.ndarray:
     """What CVXPY and Clarabel say, in the norm whose inverse matrix is given.
 
-    The best answer to two forms of the problem: in ``w``, and in ``x`` with ``w = v - S x`` and
-    ``S S^T`` the inverse. Each is solved twice, the second time in units of the first answer, since
-    Clarabel's tolerances are partly absolute.
+    In ``x`` with ``w = v - S x`` and ``S S^T`` the inverse, the better conditioned form; with
+    ``forms=(True, False)`` also in ``w``, and the better answer counts. Each is solved twice, the
+    second time in units of the first answer, since Clarabel's tolerances are partly absolute.
     """
     factor = np.linalg.cholesky(inverse)
     upper = np.linalg.cholesky(np.linalg.inv(inverse)).T
     answers = []
-    for whitened in (True, False):
-        unit = 1.0
+    for whitened in forms:
+        unit = np.linalg.norm(np.linalg.solve(factor, point))
         for _ in range(2):
             x = cp.Variable(len(point))
             w = point - unit * factor @ x if whitened else x
             root = x if whitened else upper / unit @ (w - point)
             program = cp.Problem(cp.Minimize(cp.sum_squares(root)), constraints(w))
             accuracy = solve(program)
-            unit *= np.linalg.norm(root.value) or 1.0
-        length = np.linalg.norm(np.linalg.solve(factor, point - w.value))
-        answers.append((accuracy, length, w.value))
+            if not np.isfinite(accuracy):
+                break
+            length = unit * np.linalg.norm(root.value)
+            answers.append((accuracy, length, w.value))
+            unit = length or 1.0
     # Polyhedra are solved to their last digit. A round set is not: there, where both claim the same
     # accuracy, the shorter way wins.
     return min(answers, key=lambda answer: answer[:2])[2]
