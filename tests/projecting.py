@@ -172,10 +172,10 @@ def exact_projection(constraints, inverse, point, forms=(True,)) -> np.ndarray:
     return min(answers, key=lambda answer: answer[:2])[2]
 
 
-def solve(program) -> float:
-    """To the tightest tolerance that Clarabel reaches, which is returned."""
+def solve(program, tolerances=(1e-13, 1e-12, 1e-11, 1e-10, 1e-9)) -> float:
+    """To the first tolerance that Clarabel reaches, which is returned."""
     names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
-    for tolerance in (1e-13, 1e-12, 1e-11, 1e-10, 1e-9):
+    for tolerance in tolerances:
         with contextlib.suppress(cp.error.SolverError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program.solve(solver="CLARABEL", **dict.fromkeys(names, tolerance))
