@@ -23,8 +23,8 @@ def from_euclidean(
     it is ``projection`` itself.
 
     >>> import jax.numpy as jnp, optax, optax_varynorm as vn
-    >>> domain = vn.from_euclidean(lambda w: optax.projections.projection_l1_ball(w, 2.0))
-    >>> bool(domain.contains(jnp.array([1.0, 1.5])))
+    >>> domain = vn.from_euclidean(optax.projections.projection_non_negative)
+    >>> bool(domain.contains(jnp.array([1.0, -1.5])))
     False
 
     Args:
