@@ -75,3 +75,20 @@ def test_the_race_plays_what_the_online_loop_plays(tmp_path):
     for name, optimizer in (("full_matrix", vn.full_matrix()), ("sgd", optax.sgd(rate))):
         game = vn.play(optimizer, log_loss, tuple(stream), jnp.zeros(4))
         assert learners[name]["log_loss"] == pytest.approx(float(game.losses.mean()), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_portfolios_on_a_synthetic_market(tmp_path):
+    printed = subprocess.run(
+        f"{sys.executable} -m benchmarks.portfolio --market=synthetic --days=50 --out={tmp_path}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=run_readme.README.parent,
+    ).stdout
+    report = json.loads((tmp_path / "portfolio.json").read_text())
+    assert all(name in printed for name in report["log_wealth"])
+    assert not any(report["inaccurate_projections"].values())
+    best = report["log_wealth"].pop("best constant portfolio in hindsight")
+    assert best > report["log_wealth"]["uniform, rebalanced daily"]

@@ -377,7 +377,7 @@ def test_trees_hold_one_learner_a_coordinate_and_vmap_agrees(learner):
     )
     np.testing.assert_allclose(together[:-1], alone, rtol=1e-5, atol=1e-6)
     comparator = {"a": jnp.array(3.0), "b": jnp.array([-1.0, 0.5])}
-    bounds = vn.regret.bettor_bound(game.final_state, comparator)
+    bounds = vn.certificates.bettor_bound(game.final_state, comparator)
     gaps = {key: game.points[key][:-1] - np.asarray(comparator[key]) for key in tree}
     regret = sum(np.sum(np.asarray(tree[key]) * gaps[key]) for key in tree)
     assert jax.tree.map(jnp.shape, bounds) == jax.tree.map(jnp.shape, comparator)

@@ -229,7 +229,7 @@ def test_float32_sums_do_not_drift():
 
     def step(carry, _):
         params, state = carry
-        updates, state = optimizer.update(jnp.array([0.1], jnp.float32), state, params)
+        _, state = optimizer.update(jnp.array([0.1], jnp.float32), state, params)
         return (params, state), None
 
     start = jnp.array([1000.0])
@@ -289,9 +289,7 @@ def test_the_combination_is_as_good_as_the_best(variant, lipschitz):
     }
     inside["combination"] = vn.with_varying_norm(
         vn.lp_norm(),
-        vn.project(
-            BALL, vn.combine(*(getattr(vn, name)(lipschitz=lipschitz) for name in SINGLES))
-        ),
+        vn.project(BALL, vn.combine(*(getattr(vn, name)(lipschitz=lipschitz) for name in SINGLES))),
         clip=False,
     )
     regrets = {name: worst_regret_on(learner, gradients) for name, learner in inside.items()}

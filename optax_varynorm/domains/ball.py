@@ -1,114 +1,146 @@
-"""The Euclidean ball, projected in a quadratic norm."""
+"""The Euclidean ball and the ellipsoid."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.domains.domain import (
-    Domain,
-    Projection,
-    require_like,
-    require_quadratic,
-    select,
-)
-
-# Newton's method below needs 5 to 15 steps; the limit only bounds the loop.
-MOST_NEWTON_STEPS = 100
+from optax_varynorm.domains import secular
+from optax_varynorm.domains.by_constraint import Found, domain_of, find
+from optax_varynorm.domains.constraint import Constraint, kkt_error, length
+from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
+from optax_varynorm.domains.metric import stiffness
 
 
 def l2_ball(radius, center=0.0) -> Domain:
-    r"""The points with :math:`\|w - c\|_2 \le r`, for quadratic norms.
+    r"""The points with :math:`\|w - c\|_2 \le r`.
 
-    Outside the ball the KKT conditions are :math:`A (v - w) = \mu (w - c)` with
-    :math:`\|w - c\|_2 = r`. In the eigenbasis of ``A``, with eigenvalues :math:`\alpha_i` and
-    :math:`y = v - c`, that is the secular equation
-
-    .. math:: \sum_i \Big(\frac{\alpha_i y_i}{\alpha_i + \mu}\Big)^2 = r^2.
-
-    :math:`1/\|w(\mu) - c\|_2` is concave and increasing in :math:`\mu`, so Newton's method on it
-    climbs from 0 to the root without ever passing it.
+    In a quadratic norm by ``secular.solve``, in others by ``newton.solve``.
 
     Args:
       radius: a positive number.
       center: a number, or a tree like the parameters.
     """
     _arguments.require_positive("radius", radius, "the radius of the ball")
-    for leaf in jax.tree.leaves(center):
-        _arguments.require(leaf, np.isfinite, "The center of `l2_ball` must be finite.")
+    require_finite("The center of `l2_ball`", center)
 
     def centered(point):
-        dtype = _precision.working_dtype(point)
-        if jax.tree_util.all_leaves([center]) and jnp.ndim(center) == 0:
-            middle = optax.tree.full_like(point, jnp.asarray(center, dtype))
-        else:
-            require_like("The center of `l2_ball`, unless a number,", center, point)
-            middle = _precision.cast(center, dtype)
-        return middle, optax.tree.sub(point, middle), jnp.asarray(radius, dtype)
-
-    def project(norm, norm_state, point):
-        require_quadratic("l2_ball", norm)
-        middle, arrow, r = centered(point)
-        flat, unravel = ravel_pytree(arrow)
-        basis = norm.eigenbasis(norm_state)
-        values = jnp.broadcast_to(jnp.asarray(basis.values, flat.dtype), flat.shape)
-        rotated = flat if basis.vectors is None else flat @ basis.vectors
-        multiplier, rotated_point = _solve_secular_equation(values, rotated, r)
-        rotated_residual = multiplier * rotated_point / values
-
-        def back(vector):
-            return unravel(vector if basis.vectors is None else basis.vectors @ vector)
-
-        from_center = back(rotated_point)
-        outside = Projection(
-            point=optax.tree.add(middle, from_center),
-            residual=back(rotated_residual),
-            normal=optax.tree.scale(multiplier, from_center),
-        )
-        zeros = optax.tree.zeros_like(point)
-        inside = Projection(point, zeros, zeros)
-        return select(jnp.vdot(flat, flat) <= r**2, inside, outside)
-
-    def contains(point):
-        _, arrow, r = centered(point)
-        return optax.tree.norm(arrow) <= r * (1 + _precision.rounding(r.dtype))
+        middle, _ = ravel_pytree(fill_like("The center of `l2_ball`", center, point))
+        return middle, jnp.asarray(radius, middle.dtype)
 
     def support(gradient):
-        middle, _, r = centered(gradient)
-        return _precision.inner(gradient, middle) + r * optax.tree.norm(gradient)
+        flat, _ = ravel_pytree(gradient)
+        middle, r = centered(gradient)
+        return flat @ middle + r * jnp.linalg.norm(flat)
 
-    return Domain(project, contains, support)
+    def contains(point):
+        flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
+        middle, r = centered(point)
+        return length(flat - middle) <= r * (1 + _precision.rounding(r.dtype))
+
+    return _round(lambda point: (*centered(point), None), support, contains)
 
 
-def _solve_secular_equation(values, target, radius):
-    """The multiplier ``mu`` and the point ``values * target / (values + mu)`` of length radius."""
-    # In units of the target's largest entry, squares neither overflow nor vanish.
-    unit = jnp.max(jnp.abs(target), initial=0)
-    unit = jnp.where(unit > 0, unit, 1)
-    arrow, length_wanted = target / unit, radius / unit
+def ellipsoid(matrix, radius, center=0.0) -> Domain:
+    r"""The points with :math:`(w - c)^\top Q (w - c) \le r^2`.
 
-    def point_at(multiplier):
-        return values * arrow / (values + multiplier)
+    With :math:`Q = L L^\top` this is a ball of the points :math:`L^\top w`.
 
-    def climb(carry):
-        _, multiplier, steps = carry
-        point = point_at(multiplier)
-        squared_length = jnp.vdot(point, point)
-        excess = jnp.sqrt(squared_length) / length_wanted - 1
-        slope = jnp.vdot(point, point / (values + multiplier))
-        climbed = multiplier + jnp.maximum(excess, 0) * squared_length / jnp.where(
-            slope > 0, slope, 1
+    Args:
+      matrix: ``Q``, positive definite, rows and columns in tree order
+        (``jax.flatten_util.ravel_pytree``).
+      radius: a positive number.
+      center: a number, or a tree like the parameters.
+    """
+    _arguments.require_positive("radius", radius, "the radius of the ellipsoid")
+    require_finite("The center of `ellipsoid`", center)
+    require_finite("The matrix of `ellipsoid`", matrix)
+    if np.ndim(matrix) != 2 or np.shape(matrix)[0] != np.shape(matrix)[1]:
+        raise ValueError(
+            f"`ellipsoid` needs a square matrix, but it has the shape {np.shape(matrix)}."
         )
-        return multiplier, climbed, steps + 1
+    if _arguments.is_known(matrix):
+        known = np.asarray(matrix, float)
+        if not np.allclose(known, known.T) or np.min(np.linalg.eigvalsh(known)) <= 0:
+            raise ValueError(
+                "The matrix of `ellipsoid` must be symmetric and positive definite. For a set "
+                "without bounds in some directions use `polyhedron` or `half_space`."
+            )
+        # In float64 where NumPy can; float32 could lose a small eigenvalue.
+        factor = np.linalg.cholesky(known)
+    else:
+        factor = jnp.linalg.cholesky(matrix)
 
-    def climbing(carry):
-        previous, multiplier, steps = carry
-        return (multiplier > previous) & (steps < MOST_NEWTON_STEPS)
+    def scaled(point):
+        middle, _ = ravel_pytree(fill_like("The center of `ellipsoid`", center, point))
+        require_coordinates("`ellipsoid`", len(factor), middle.size)
+        rows = jnp.asarray(factor, middle.dtype).T
+        # Rows of length one on average: the solvers then see numbers of the size of the point's.
+        unit = jnp.linalg.norm(rows) / np.sqrt(len(factor))
+        return middle, jnp.asarray(radius, middle.dtype) / unit, rows / unit
 
-    zero = jnp.zeros((), target.dtype)
-    _, multiplier, _ = jax.lax.while_loop(climbing, climb, (zero - 1, zero, jnp.int32(0)))
-    point = point_at(multiplier)
-    length = jnp.sqrt(jnp.vdot(point, point))
-    return multiplier, point * (radius / jnp.where(length > 0, length, 1))
+    def support(gradient):
+        flat, _ = ravel_pytree(gradient)
+        middle, r, rows = scaled(gradient)
+        return flat @ middle + r * jnp.linalg.norm(solve_triangular(rows, flat, trans="T"))
+
+    def contains(point):
+        flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
+        middle, r, rows = scaled(point)
+        return length(rows @ (flat - middle)) <= r * (1 + _precision.rounding(r.dtype))
+
+    return _round(scaled, support, contains)
+
+
+def _round(shape, support, contains) -> Domain:
+    r"""The points with :math:`\|K(w - c)\|_2 \le r`; ``shape(point)`` is ``(c, r, K)``."""
+
+    def constraint(point):
+        middle, r, rows = shape(point)
+        center = middle if rows is None else rows @ middle
+
+        def shrink(z):
+            far = length(z - center)
+            return jnp.where(far > r, r / jnp.where(far > 0, far, 1), 1)
+
+        def slope(z):
+            shrunk = shrink(z)
+            outward = (z - center) / jnp.maximum(length(z - center), r)
+
+            def times(columns):
+                turned = shrunk * (columns - jnp.outer(outward, outward @ columns))
+                return jnp.where(shrunk < 1, turned, columns)
+
+            return times
+
+        def nearest(z):
+            return jnp.where(shrink(z) < 1, center + shrink(z) * (z - center), z)
+
+        def inside(z, slack):
+            return length(z - center) <= r + length(slack)
+
+        def weighted(z, weights):
+            found = secular.solve(secular.by_diagonal(1 / weights), z - center, r)
+            return jnp.where(shrink(z) < 1, center + found.point, z)
+
+        return Constraint(nearest, slope, inside, rows, weighted if rows is None else None)
+
+    def find_round(ours, point, metric, flat, start):
+        if metric.inverse is None:
+            return find(ours, point, metric, flat, start)
+        middle, r, rows = shape(point)
+        target = flat - middle if rows is None else rows @ (flat - middle)
+        inverse = metric.inverse()
+        if inverse.ndim < 2 and rows is None:
+            system = secular.by_diagonal(jnp.broadcast_to(inverse, target.shape))
+        else:
+            system = secular.by_matrix(stiffness(inverse, ours, flat.size))
+        found = secular.solve(system, target, r, length(start) / r)
+        mu = found.multiplier * found.point
+        shift = system.times(mu)
+        error = kkt_error(ours, ours.apply(flat), shift, system.unit * mu)
+        to_point = found.point if rows is None else solve_triangular(rows, found.point)
+        return Found(mu, middle + to_point, error)
+
+    return domain_of(constraint, support, contains, find_round)

@@ -7,14 +7,18 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm.domains.by_constraint import Found, domain_of, find
+from optax_varynorm.domains.constraint import kkt_error
 from optax_varynorm.domains.domain import (
     Domain,
     Projection,
+    require_coordinates,
+    require_finite,
     require_like,
-    require_quadratic,
     select,
     support_of_unbounded,
 )
+from optax_varynorm.domains.polyhedron import at_most, exactly, unit_rows
 
 
 def half_space(normal, offset) -> Domain:
@@ -29,18 +33,17 @@ def half_space(normal, offset) -> Domain:
        \mathrm{to\_dual}(v - w) = \lambda a.
     """
     return _one_constraint(
-        "half_space", normal, offset, lambda violation: jnp.maximum(violation, 0)
+        "half_space", normal, offset, lambda violation: jnp.maximum(violation, 0), at_most
     )
 
 
 def hyperplane(normal, offset) -> Domain:
     r"""The points with :math:`\langle a, w\rangle = b`; as ``half_space``, from both sides."""
-    return _one_constraint("hyperplane", normal, offset, lambda violation: violation)
+    return _one_constraint("hyperplane", normal, offset, lambda violation: violation, exactly)
 
 
-def _one_constraint(name, normal, offset, count) -> Domain:
-    for leaf in jax.tree.leaves(normal):
-        _arguments.require(leaf, np.isfinite, f"The normal of `{name}` must be finite.")
+def _one_constraint(name, normal, offset, count, as_rows) -> Domain:
+    require_finite(f"The normal of `{name}`", normal)
     _arguments.require(offset, np.isfinite, f"The offset of `{name}` must be finite, not {offset}.")
     if all(_arguments.is_known(a) and not np.any(a) for a in jax.tree.leaves(normal)):
         raise ValueError(f"The normal of `{name}` is zero, so it bounds nothing. Give a direction.")
@@ -50,13 +53,17 @@ def _one_constraint(name, normal, offset, count) -> Domain:
         dtype = _precision.working_dtype(point)
         return _precision.cast(normal, dtype), jnp.asarray(offset, dtype)
 
-    def project(norm, norm_state, point):
+    def project(norm, norm_state, point, multipliers=None):
+        del multipliers
         a, b = in_dtype_of(point)
         fastest = norm.to_primal(norm_state, a)
-        multiplier = count(_precision.inner(a, point) - b) / _precision.inner(a, fastest)
+        violation = count(_precision.inner(a, point) - b)
+        multiplier = violation / _precision.inner(a, fastest)
         residual = optax.tree.scale(multiplier, fastest)
         moved = select(multiplier == 0, point, optax.tree.sub(point, residual))
-        return Projection(moved, residual, optax.tree.scale(multiplier, a))
+        left = jnp.abs(count(_precision.inner(a, moved) - b))
+        error = left / jnp.where(violation == 0, 1, jnp.abs(violation) + jnp.abs(b))
+        return Projection(moved, residual, optax.tree.scale(multiplier, a), error)
 
     def contains(point):
         a, b = in_dtype_of(point)
@@ -65,14 +72,19 @@ def _one_constraint(name, normal, offset, count) -> Domain:
         violation = jnp.abs(count(_precision.inner(a, point) - b))
         return violation <= _precision.rounding(b.dtype) * size
 
-    return Domain(project, contains, support_of_unbounded)
+    def constraint(point):
+        a, b = in_dtype_of(point)
+        return as_rows(*unit_rows(ravel_pytree(a)[0][None, :], b[None]))
+
+    return Domain(project, contains, support_of_unbounded, constraint)
 
 
 def affine(matrix, offset) -> Domain:
-    r"""The points with :math:`M w = b`, for quadratic norms.
+    r"""The points with :math:`M w = b`.
 
     ``matrix`` has one row a constraint and one column for each coordinate of the parameters in
-    tree order (``jax.flatten_util.ravel_pytree``). The KKT conditions of the projection are
+    tree order (``jax.flatten_util.ravel_pytree``). In a quadratic norm the KKT conditions of the
+    projection are linear; in others ``newton.solve`` finds it.
 
     .. math::
        M A^{-1} M^\top \lambda = M v - b, \qquad w = v - A^{-1} M^\top \lambda, \qquad
@@ -83,39 +95,28 @@ def affine(matrix, offset) -> Domain:
             "`affine` needs a matrix of shape (constraints, coordinates) and an offset of shape "
             f"(constraints,), but they have shapes {np.shape(matrix)} and {np.shape(offset)}."
         )
-    _arguments.require(matrix, np.isfinite, "The matrix of `affine` must be finite.")
-    _arguments.require(offset, np.isfinite, "The offset of `affine` must be finite.")
+    require_finite("The matrix of `affine`", matrix)
+    require_finite("The offset of `affine`", offset)
     if _arguments.is_known(matrix) and np.linalg.matrix_rank(matrix) < np.shape(matrix)[0]:
         raise ValueError(
             "The rows of `affine`'s matrix are linearly dependent, so its constraints repeat or "
             "contradict each other. Remove the redundant rows."
         )
 
-    def in_dtype_of(point):
-        flat, unravel = ravel_pytree(point)
-        if flat.size != np.shape(matrix)[1]:
-            raise ValueError(
-                f"`affine` has a matrix with {np.shape(matrix)[1]} columns, but the parameters "
-                f"have {flat.size} coordinates in all. They must agree."
-            )
-        return flat, unravel, jnp.asarray(matrix, flat.dtype), jnp.asarray(offset, flat.dtype)
+    def constraint(point):
+        flat, _ = ravel_pytree(point)
+        require_coordinates("`affine`", np.shape(matrix)[1], flat.size)
+        dtype = _precision.working_dtype(point)
+        return exactly(*unit_rows(jnp.asarray(matrix, dtype), jnp.asarray(offset, dtype)))
 
-    def project(norm, norm_state, point):
-        require_quadratic("affine", norm)
-        flat, unravel, m, b = in_dtype_of(point)
+    def find_affine(ours, point, metric, flat, start):
+        if metric.inverse is None:
+            return find(ours, point, metric, flat, start)
+        fastest = jax.vmap(metric.to_primal)(ours.rows)
+        gram = ours.rows @ fastest.T
+        gram = (gram + gram.T) / 2
+        target = ours.apply(flat)
+        multipliers = jnp.linalg.solve(gram, target - ours.nearest(target))
+        return Found(multipliers, None, kkt_error(ours, target, gram @ multipliers, multipliers))
 
-        def flat_to_primal(row):
-            return ravel_pytree(norm.to_primal(norm_state, unravel(row)))[0]
-
-        fastest = jax.vmap(flat_to_primal)(m)
-        gram = m @ fastest.T
-        multipliers = jnp.linalg.solve((gram + gram.T) / 2, m @ flat - b)
-        residual = unravel(multipliers @ fastest)
-        return Projection(optax.tree.sub(point, residual), residual, unravel(multipliers @ m))
-
-    def contains(point):
-        flat, _, m, b = in_dtype_of(point)
-        size = jnp.abs(m) @ (1 + jnp.abs(flat)) + jnp.abs(b)
-        return jnp.all(jnp.abs(m @ flat - b) <= _precision.rounding(b.dtype) * size)
-
-    return Domain(project, contains, support_of_unbounded)
+    return domain_of(constraint, support_of_unbounded, find_in=find_affine)

@@ -1,6 +1,6 @@
 """From a learner in the whole space to one on a convex domain (Algorithm 2)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from optax_varynorm.certificates.certified import CertifiedTransformation, regre
 from optax_varynorm.domains import Domain
 from optax_varynorm.norms import Geometry, dual_norm, require_geometry
 
+DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
+
 
 class ProjectState(NamedTuple):
     """Attributes:
@@ -22,6 +24,10 @@ class ProjectState(NamedTuple):
     residual: ``v_t - w_t``, exactly zero where the learner plays inside the domain.
     normal: ``to_dual(v_t - w_t)``, which is normal to the domain at ``w_t``.
     projected_learner_state: state of the learner.
+    projection_multipliers: where the domain's solver ended, from which it starts next.
+    largest_projection_error: of all rounds (``Projection.error``).
+    inaccurate_projections: number of rounds whose projection had an error above the tolerance. Its
+      point was played all the same: the nearest that the solver found.
     """
 
     unprojected: optax.Params
@@ -29,10 +35,16 @@ class ProjectState(NamedTuple):
     residual: optax.Params
     normal: optax.Updates
     projected_learner_state: optax.OptState
+    projection_multipliers: Any
+    largest_projection_error: jax.Array
+    inaccurate_projections: jax.Array
 
 
 def project(
-    domain: Domain, learner: optax.GradientTransformation, surrogate: str = "tight"
+    domain: Domain,
+    learner: optax.GradientTransformation,
+    surrogate: str = "tight",
+    tolerance: float | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     r"""``alg:varynorm``: play the projection of the learner's point, charge it for leaving.
 
@@ -49,6 +61,17 @@ def project(
 
     Where the learner plays inside the domain there is no normal, and its term is left out.
     Needs ``geometry``, which ``with_varying_norm`` provides. Start inside the domain.
+
+    A domain without a closed form is projected on by an iterative solver, to rounding wherever it
+    can. ``Projection.error`` says how far it came. A point whose error exceeds ``tolerance`` is
+    played all the same, and counted in ``inaccurate_projections``: the state never hides it.
+
+    Args:
+      domain: the convex set.
+      learner: plays in the whole space.
+      surrogate: ``"tight"`` or ``"paper"``.
+      tolerance: the largest error of a projection that is not counted; 1e-6 in float64 and 1e-3 in
+        float32 if ``None``.
     """
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")
@@ -56,7 +79,7 @@ def project(
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
-        inside = domain.contains(params)
+        inside = domain.contains(params) if jax.tree.leaves(params) else True
         if _arguments.is_known(inside) and not np.all(inside):
             raise ValueError(
                 "The starting point lies outside the domain. Start inside, for instance at "
@@ -69,6 +92,9 @@ def project(
             residual=optax.tree.zeros_like(params),
             normal=optax.tree.zeros_like(params),
             projected_learner_state=learner.init(params),
+            projection_multipliers=domain.first_multipliers(params),
+            largest_projection_error=jnp.zeros((), dtype),
+            inaccurate_projections=jnp.zeros((), jnp.int32),
         )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
@@ -98,9 +124,23 @@ def project(
             **extra_args,
         )
         unprojected = optax.apply_updates(state.unprojected, learner_step)
-        point, residual, normal = domain.project(norm, after, unprojected)
-        return optax.tree.sub(point, params), ProjectState(
-            unprojected, point, residual, normal, learner_state
+        # Domains with a closed form have no multipliers, and need not know the word.
+        multipliers = state.projection_multipliers
+        start = (multipliers,) if jax.tree.leaves(multipliers) else ()
+        projection = domain.project(norm, after, unprojected, *start)
+        error = jnp.asarray(projection.error, squared_distance.dtype)
+        allowed = DEFAULT_TOLERANCE[error.dtype] if tolerance is None else tolerance
+        # Not `error > allowed`: an error that is no number counts.
+        inaccurate = ~(error <= allowed)
+        return optax.tree.sub(projection.point, params), ProjectState(
+            unprojected=unprojected,
+            projected=projection.point,
+            residual=projection.residual,
+            normal=projection.normal,
+            projected_learner_state=learner_state,
+            projection_multipliers=projection.multipliers,
+            largest_projection_error=jnp.maximum(state.largest_projection_error, error),
+            inaccurate_projections=state.inaccurate_projections + inaccurate.astype(jnp.int32),
         )
 
     def regret_bound(state, comparator, norm=None, norm_state=None):

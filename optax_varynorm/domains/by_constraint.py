@@ -1,0 +1,117 @@
+"""The domain of a constraint: the cheapest projection that its set and the norm allow."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from optax_varynorm import _precision
+from optax_varynorm.domains import newton
+from optax_varynorm.domains.constraint import Constraint, kkt_error
+from optax_varynorm.domains.domain import Domain, Projection, stay
+from optax_varynorm.domains.metric import Metric, local_stiffness, metric_of, stiffness
+
+
+def domain_of(
+    constraint: Callable[[optax.Params], Constraint],
+    support: Callable[[optax.Updates], jax.Array],
+    contains: Callable[[optax.Params], jax.Array] | None = None,
+    find_in: Callable[..., "Found"] | None = None,
+) -> Domain:
+    r"""The points with :math:`K w \in C`.
+
+    A point inside is returned bit for bit, and costs no more than finding out. Otherwise, for
+    :math:`\tau` the mean of the diagonal of :math:`B = K A^{-1} K^\top`:
+
+    * a diagonal norm, ``K = I`` and a set with a weighted projection: that one, in its O(d) or
+      O(d log d);
+    * every other norm: ``newton.solve``, O(d^3) for each of a few steps.
+
+    ``find_in`` replaces this choice where a set has a better one.
+    """
+
+    def project(norm, norm_state, point, multipliers=None):
+        point = _precision.cast(point, _precision.working_dtype(point))
+        flat, unravel = ravel_pytree(point)
+        ours = constraint(point)
+        metric = metric_of(norm, norm_state, flat, unravel)
+        start = _first(ours, flat) if multipliers is None else multipliers
+
+        def move(_, staying):
+            found = (find_in or find)(ours, point, metric, flat, staying.multipliers)
+            normal = ours.pull_back(found.multipliers)
+            residual = metric.to_primal(normal)
+            moved = flat - residual if found.point is None else found.point
+            return Projection(
+                unravel(moved), unravel(residual), unravel(normal), found.error, found.multipliers
+            )
+
+        # One trip or none: batched by vmap, this still does nothing where all are inside.
+        outside = (~ours.holds(flat)).astype(jnp.int32)
+        return jax.lax.fori_loop(0, outside, move, stay(point, start))
+
+    def near(point):
+        flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
+        ours = constraint(point)
+        size = 1 + jnp.abs(flat)
+        if ours.rows is not None:
+            size = jnp.abs(ours.rows) @ size
+        y = ours.apply(flat)
+        excess = jnp.abs(y - ours.nearest(y))
+        return jnp.all(excess <= _precision.rounding(y.dtype) * (size + jnp.abs(y)))
+
+    def first_multipliers(params):
+        dtype = _precision.working_dtype(params)
+        if not jax.tree.leaves(params):
+            return jnp.zeros((0,), dtype)
+        params = _precision.cast(params, dtype)
+        return _first(constraint(params), ravel_pytree(params)[0])
+
+    return Domain(project, contains or near, support, constraint, first_multipliers)
+
+
+def _first(constraint: Constraint, flat: jax.Array) -> jax.Array:
+    return jnp.zeros((len(constraint.apply(flat)),), flat.dtype)
+
+
+class Found(NamedTuple):
+    """Multipliers of a projection, its point where known better than by ``v - residual``, error."""
+
+    multipliers: jax.Array
+    point: jax.Array | None
+    error: jax.Array
+
+
+def find(constraint: Constraint, point, metric: Metric, flat: jax.Array, start) -> Found:
+    """The projection of ``flat``, from the multipliers ``start``."""
+    del point
+    if metric.is_diagonal and constraint.rows is None and constraint.nearest_weighted is not None:
+        assert metric.inverse is not None
+        inverse = jnp.broadcast_to(metric.inverse(), flat.shape)
+        nearest = constraint.nearest_weighted(flat, 1 / inverse)
+        multipliers = (flat - nearest) / inverse
+        scaled = jnp.mean(inverse) * multipliers
+        return Found(multipliers, nearest, kkt_error(constraint, flat, flat - nearest, scaled))
+
+    target = constraint.apply(flat)
+    if metric.inverse is not None:
+        b = stiffness(metric.inverse(), constraint, flat.size)
+        multipliers, y, error = newton.solve(
+            constraint, target, lambda mu: b @ mu, lambda mu: b, start
+        )
+    else:
+
+        def moved(mu):
+            return constraint.apply(metric.to_primal(constraint.pull_back(mu)))
+
+        def local(mu):
+            return local_stiffness(metric.to_primal, constraint, mu)
+
+        # Away from zero, where the duality map of an l_p norm has no derivative.
+        outward = target - constraint.nearest(target)
+        begin = jnp.where(jnp.any(start != 0), start, outward)
+        multipliers, y, error = newton.solve(constraint, target, moved, local, begin)
+    return Found(multipliers, y if constraint.rows is None else None, error)

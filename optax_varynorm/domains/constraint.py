@@ -1,0 +1,121 @@
+r"""A convex set as :math:`K w \in C`, where ``C`` has an easy Euclidean projection.
+
+Everything is flat: ``w`` is the vector of all coordinates in tree order, ``K`` a matrix or the
+identity. A product stacks sets side by side, an intersection on top of each other; both are again
+of this form.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Constraint(NamedTuple):
+    r"""Attributes:
+    nearest: :math:`\Pi(z) = \arg\min_{y\in C}\|z - y\|_2`.
+    slope: ``z -> (X -> J X)``, products with an element ``J`` of the generalized Jacobian of
+      ``nearest`` at ``z``; ``X`` has vectors as columns.
+    inside: ``(z, slack) -> bool``, whether ``z`` needs no projection. ``slack`` is the rounding of
+      each entry of ``z``; a set whose border needs none, such as a box, ignores it.
+    rows: ``K``, or ``None`` for the identity.
+    nearest_weighted: ``(z, weights)``, the nearest point of ``C`` in
+      :math:`\sum_i a_i (z_i - y_i)^2`, where that is as easy; ``None`` where it is not.
+    """
+
+    nearest: Callable[[jax.Array], jax.Array]
+    slope: Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
+    inside: Callable[[jax.Array, jax.Array], jax.Array]
+    rows: jax.Array | None = None
+    nearest_weighted: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+
+    def apply(self, flat: jax.Array) -> jax.Array:
+        """``K w``."""
+        return flat if self.rows is None else self.rows @ flat
+
+    def pull_back(self, multipliers: jax.Array) -> jax.Array:
+        """``K^T`` times multipliers."""
+        return multipliers if self.rows is None else multipliers @ self.rows
+
+    def holds(self, flat: jax.Array) -> jax.Array:
+        """Whether ``w`` needs no projection, rounding of ``K w`` aside."""
+        size = jnp.abs(flat) if self.rows is None else jnp.abs(self.rows) @ jnp.abs(flat)
+        return self.inside(self.apply(flat), 8 * jnp.finfo(flat.dtype).eps * size)
+
+
+def kkt_error(
+    constraint: Constraint, target: jax.Array, moved: jax.Array, scaled_multipliers: jax.Array
+) -> jax.Array:
+    r"""How far ``y = target - moved`` is from solving the projection of ``target = K v``.
+
+    ``y`` is in ``C`` with the multipliers :math:`\mu` as a normal there exactly if
+    :math:`y = \Pi(y + \tau\mu)`, for any :math:`\tau > 0`. The error is the length of the
+    difference, in units of the distance :math:`\|K(v - w)\|_2` (not less than rounding lets see).
+    """
+    y = target - moved
+    difference = length(y - constraint.nearest(y + scaled_multipliers))
+    smallest = jnp.sqrt(jnp.finfo(y.dtype).eps) * length(target)
+    distance = length(moved) + smallest
+    return difference / jnp.where(distance > 0, distance, 1)
+
+
+def length(vector: jax.Array) -> jax.Array:
+    """The l_2 norm, without overflow of the squares."""
+    largest = jnp.max(jnp.abs(vector), initial=0)
+    unit = jnp.where(largest > 0, largest, 1)
+    return unit * jnp.linalg.norm(vector / unit)
+
+
+def side_by_side(parts: Sequence[Constraint], sizes: Sequence[int]) -> Constraint:
+    """Each constraint on its own slice of the coordinates."""
+    rows = None
+    if any(part.rows is not None for part in parts):
+        dtype = next(part.rows.dtype for part in parts if part.rows is not None)
+        blocks = [_rows(part, size, dtype) for part, size in zip(parts, sizes, strict=True)]
+        rows = jax.scipy.linalg.block_diag(*blocks)
+    heights = [
+        size if part.rows is None else len(part.rows)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    return _stack(parts, heights, rows)
+
+
+def all_at_once(parts: Sequence[Constraint], flat: jax.Array) -> Constraint:
+    """All constraints on the same coordinates, those of ``flat``."""
+    blocks = [_rows(part, flat.size, flat.dtype) for part in parts]
+    return _stack(parts, [len(block) for block in blocks], jnp.concatenate(blocks))
+
+
+def _rows(part: Constraint, size: int, dtype) -> jax.Array:
+    return jnp.eye(size, dtype=dtype) if part.rows is None else part.rows
+
+
+def _stack(parts, heights, rows) -> Constraint:
+    cuts = [sum(heights[:i]) for i in range(1, len(heights))]
+
+    def joined(call):
+        """Apply ``call(part, slices...)`` to each part's slices and put the results together."""
+
+        def function(*vectors):
+            slices = zip(*(jnp.split(vector, cuts) for vector in vectors), strict=True)
+            return jnp.concatenate([call(part, *s) for part, s in zip(parts, slices, strict=True)])
+
+        return function
+
+    def slope(z):
+        products = [
+            part.slope(piece) for part, piece in zip(parts, jnp.split(z, cuts), strict=True)
+        ]
+        return lambda columns: jnp.concatenate(
+            [times(x) for times, x in zip(products, jnp.split(columns, cuts), strict=True)]
+        )
+
+    def inside(z, slack):
+        pieces = zip(parts, jnp.split(z, cuts), jnp.split(slack, cuts), strict=True)
+        return jnp.all(jnp.stack([part.inside(y, s) for part, y, s in pieces]))
+
+    weighted = None
+    if rows is None and all(part.nearest_weighted is not None for part in parts):
+        weighted = joined(lambda part, z, a: part.nearest_weighted(z, a))
+    return Constraint(joined(lambda part, z: part.nearest(z)), slope, inside, rows, weighted)

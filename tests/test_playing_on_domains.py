@@ -1,0 +1,253 @@
+"""Algorithm 2 on convex domains: the reference's points, regret, experts, transformations."""
+
+import contextlib
+import functools
+
+import cvxpy as cp
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import optax_varynorm as vn
+from tests import projecting, reference
+from tests.playing import play, play_points, stream
+
+EPSILON, DIMENSION = 5.0, 6
+ROWS = np.random.default_rng(3).normal(size=(10, DIMENSION))
+TILT = np.linspace(-1.0, 1.0, DIMENSION)
+UNIFORM = np.full(DIMENSION, 1 / DIMENSION)
+
+
+class ConvexSet:
+    """A domain for ``reference.play``, projected on by CVXPY with Clarabel."""
+
+    def __init__(self, constraints, holds):
+        self.constraints, self.holds = constraints, holds
+        self.factor = cp.Parameter((DIMENSION, DIMENSION))
+        self.point = cp.Parameter(DIMENSION)
+        self.x = cp.Variable(DIMENSION)
+        self.w = self.point - self.factor @ self.x
+        self.program = cp.Problem(cp.Minimize(cp.sum_squares(self.x)), constraints(self.w))
+
+    def project(self, norm, v):
+        if self.holds(v):
+            return v
+        self.factor.value = np.linalg.cholesky(np.linalg.inv(norm.matrix))
+        self.point.value = v
+        assert projecting.solve(self.program, (1e-11, 1e-10, 1e-9, 1e-8)) <= 1e-8
+        return self.w.value
+
+
+DOMAINS = {
+    "simplex": (
+        vn.simplex(),
+        ConvexSet(
+            lambda w: [w >= 0, cp.sum(w) == 1],
+            lambda v: np.all(v >= 0) and abs(np.sum(v) - 1) < 1e-14,
+        ),
+        UNIFORM,
+    ),
+    "box": (
+        vn.box(-0.1, 0.2),
+        ConvexSet(lambda w: [w >= -0.1, w <= 0.2], lambda v: np.all((v >= -0.1) & (v <= 0.2))),
+        np.zeros(DIMENSION),
+    ),
+    "l1_ball": (
+        vn.l1_ball(0.3),
+        ConvexSet(lambda w: [cp.norm1(w) <= 0.3], lambda v: np.sum(np.abs(v)) <= 0.3),
+        np.zeros(DIMENSION),
+    ),
+    "polyhedron": (
+        vn.polyhedron(ROWS, np.full(10, 0.2)),
+        ConvexSet(lambda w: [w @ ROWS.T <= 0.2], lambda v: np.all(ROWS @ v <= 0.2)),
+        np.zeros(DIMENSION),
+    ),
+    "intersection": (
+        vn.intersection(vn.simplex(), vn.half_space(TILT, 0.1)),
+        ConvexSet(
+            lambda w: [w >= 0, cp.sum(w) == 1, TILT @ w <= 0.1],
+            lambda v: np.all(v >= 0) and abs(np.sum(v) - 1) < 1e-14 and TILT @ v <= 0.1,
+        ),
+        UNIFORM,
+    ),
+}
+
+
+class DiagonalReference(reference.QuadraticNorm):
+    """The diagonal of ``reference.FullMatrix``."""
+
+    def __init__(self, d, squares=None):
+        self.squares = np.zeros(d) if squares is None else squares
+        self.matrix = np.diag(2 + self.squares)
+
+    def observe(self, g):
+        return DiagonalReference(len(g), self.squares + g**2)
+
+
+NORMS = {
+    "full_matrix": (vn.full_matrix_norm(), reference.FullMatrix(DIMENSION)),
+    "full_matrix_root": (vn.full_matrix_root_norm(), reference.FullMatrixRoot(DIMENSION)),
+    "diagonal": (vn.diagonal_norm(), DiagonalReference(DIMENSION)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("norm", "domain", "surrogate"),
+    [("full_matrix", name, "tight") for name in DOMAINS]
+    + [("full_matrix", "simplex", "paper"), ("full_matrix", "box", "paper")]
+    + [("diagonal", "simplex", "tight"), ("full_matrix_root", "polyhedron", "tight")],
+)
+def test_algorithm_2_plays_the_points_of_the_reference_with_cvxpy(x64, norm, domain, surrogate):
+    our_norm, their_norm = NORMS[norm]
+    our_domain, their_domain, start = DOMAINS[domain]
+    gradients = stream("drifting", 50, DIMENSION) + 0.3 * stream("pushing", 50, DIMENSION)
+    gradients /= np.max(np.linalg.norm(gradients, axis=1))
+    learner = vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON))
+    optimizer = vn.with_varying_norm(our_norm, vn.project(our_domain, learner, surrogate))
+    game = play(optimizer, jnp.asarray(gradients), jnp.asarray(start))
+    record = reference.play(
+        their_norm, gradients, start, EPSILON, domain=their_domain, surrogate=surrogate
+    )
+    np.testing.assert_allclose(game.points, record.points, rtol=0, atol=1e-6)
+    active = np.any(np.abs(record.points - record.unprojected) > 1e-9, axis=1)
+    assert np.mean(active) > 0.1, "the constraint must be active in a good part of the rounds"
+
+    state = game.states.learner_state
+    assert np.all(jax.vmap(our_domain.contains)(jnp.asarray(state.projected)))
+    assert int(state.inaccurate_projections[-1]) == 0
+    assert 0 < float(state.largest_projection_error[-1]) <= 1e-8
+    for u in np.vstack([np.random.default_rng(0).normal(size=(20, DIMENSION)), 10 * TILT]):
+        u = np.asarray(our_domain.project(vn.lp_norm(), (), jnp.asarray(u)).point)
+        regret = np.sum(gradients * (game.points[:-1] - u))
+        sums = state.projected_learner_state.direction_state.squared_dual_norm_sum
+        size = record.norms[0].norm(u - start)
+        bound = vn.certificates.thm_varynorm(
+            size, sums[-1], EPSILON, surrogate=surrogate, squared_dual_norm_sum_before=sums[-2]
+        )
+        assert regret <= float(bound)
+
+
+def low_rank_experts(experts, rank, rounds, seed):
+    """Losses of +1 and -1: each round one of ``rank`` factors, biased towards one of its signs.
+
+    The first expert is on the right side of every factor.
+    """
+    rng = np.random.default_rng(seed)
+    loadings = rng.choice([-1.0, 1.0], size=(rank, experts))
+    factor = np.arange(rounds) % rank
+    signs = np.where(rng.random(rounds) < 0.65, -1.0, 1.0) * loadings[factor, 0]
+    return signs[:, None] * loadings[factor]
+
+
+@pytest.mark.slow
+def test_regret_on_low_rank_experts_grows_with_the_rank_and_not_with_the_experts(x64):
+    """``thm:fullmatrix`` on the simplex: sqrt(rank), hence doubled from rank 2 to rank 8."""
+
+    def mean_regret(optimizer, experts, rank):
+        start, regrets = jnp.full(experts, 1 / experts), []
+        for seed in range(4):
+            losses = low_rank_experts(experts, rank, 600, seed)
+            points = play_points(optimizer, jnp.asarray(losses), start)
+            regrets.append(np.sum(losses * points) - np.min(np.sum(losses, axis=0)))
+        return np.mean(regrets)
+
+    regret = {}
+    for experts in (16, 48):
+        optimizer = vn.full_matrix(10.0, lipschitz=experts**0.5, domain=vn.simplex())
+        for rank in (2, 8):
+            regret[experts, rank] = mean_regret(optimizer, experts, rank)
+    for experts in (16, 48):
+        assert regret[experts, 8] > 1.5 * regret[experts, 2], regret
+    for rank in (2, 8):
+        assert regret[48, rank] < 1.2 * regret[16, rank], regret
+
+
+@functools.cache
+def simplex_optimizer():
+    return vn.full_matrix(domain=vn.simplex())
+
+
+def test_solvers_run_under_scan_vmap_and_jit_in_one_trace():
+    """No recompilation, no transfer to the host, and batches play what single games play."""
+    traces = []
+
+    @jax.jit
+    @jax.vmap
+    def run(gradients):
+        traces.append(None)
+
+        def step(carry, gradient):
+            params, state = carry
+            updates, state = simplex_optimizer().update(gradient, state, params)
+            params = optax.apply_updates(params, updates)
+            return (params, state), params
+
+        start = jnp.full(DIMENSION, 1 / DIMENSION)
+        return jax.lax.scan(step, (start, simplex_optimizer().init(start)), gradients)
+
+    batch = jnp.asarray(
+        np.stack([stream("drifting", 30, DIMENSION, seed) for seed in range(3)]), jnp.float32
+    )
+    with jax.transfer_guard_device_to_host("disallow"):
+        (_, state), points = run(batch)
+        run(batch + 0)
+    assert len(traces) == 1
+    assert np.all(np.asarray(points) >= -1e-6)
+    np.testing.assert_allclose(np.sum(points, axis=2), 1, atol=1e-5)
+    alone = play_points(simplex_optimizer(), batch[1], jnp.full(DIMENSION, 1 / DIMENSION))
+    np.testing.assert_allclose(points[1, :-1], alone[1:], atol=1e-4)
+    exact = state.learner_state.projected
+    assert np.all(np.asarray(exact) >= 0)
+    np.testing.assert_array_equal(state.learner_state.inaccurate_projections, 0)
+
+
+def test_inaccurate_projections_are_counted_and_played():
+    """A projection that is none: the state says in how many rounds, and how badly."""
+
+    def careless(norm, norm_state, point):
+        projection = vn.l2_ball(1.0).project(norm, norm_state, point)
+        return projection._replace(error=jnp.float32(0.25), multipliers=())
+
+    ball = vn.l2_ball(1.0)
+    domain = vn.Domain(careless, ball.contains, ball.support)
+    for tolerance, expected in ((None, 4), (0.5, 0)):
+        learner = vn.scale_by_coin_betting(vn.ftrl_step())
+        optimizer = vn.with_varying_norm(
+            vn.lp_norm(), vn.project(domain, learner, tolerance=tolerance)
+        )
+        state = play(optimizer, jnp.ones((4, 2)) / 2, jnp.zeros(2)).final_state
+        assert int(optax.tree.get(state, "inaccurate_projections")) == expected
+        assert float(optax.tree.get(state, "largest_projection_error")) == 0.25
+
+
+def test_domains_without_a_common_point_report_it():
+    domain = vn.intersection(vn.box(0.0, 1.0), vn.half_space(np.ones(2), -1.0))
+    projection = jax.jit(lambda v: domain.project(vn.lp_norm(), (), v))(jnp.array([2.0, 0.5]))
+    assert float(projection.error) > 0.05
+
+
+def test_multipliers_of_the_last_round_end_the_search_at_once(monkeypatch, x64):
+    """From there no step of the solver's loop is needed; from nothing, some are."""
+    steps = []
+    loop = jax.lax.while_loop
+
+    def counted(condition, body, first):
+        last = loop(condition, body, first)
+        with contextlib.suppress(AttributeError):
+            jax.debug.callback(lambda count: steps.append(int(count)), last.steps)
+        return last
+
+    monkeypatch.setattr(jax.lax, "while_loop", counted)
+    domain, norm = vn.box(-0.3, 0.4), projecting.matrix_norm
+    rng = np.random.default_rng(0)
+    inverse = jnp.asarray(np.linalg.inv(projecting.matrix("badly_scaled", 12, rng)))
+    point = jnp.asarray(rng.normal(size=12))
+    project = jax.jit(functools.partial(domain.project, norm))
+    cold = project(inverse, point, domain.first_multipliers(point))
+    project(inverse, 1.001 * point, cold.multipliers)
+    jax.effects_barrier()
+    assert steps[0] > 0
+    assert steps[1] == 0
