@@ -107,7 +107,7 @@ NORMS = {
 def test_algorithm_2_plays_the_points_of_the_reference_with_cvxpy(x64, norm, domain, surrogate):
     our_norm, their_norm = NORMS[norm]
     our_domain, their_domain, start = DOMAINS[domain]
-    gradients = stream("drifting", 40, DIMENSION) + 0.3 * stream("pushing", 40, DIMENSION)
+    gradients = stream("drifting", 150, DIMENSION) + 0.3 * stream("pushing", 150, DIMENSION)
     gradients /= np.max(np.linalg.norm(gradients, axis=1))
     learner = vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON))
     optimizer = vn.with_varying_norm(our_norm, vn.project(our_domain, learner, surrogate))
