@@ -41,12 +41,14 @@ def varynorm(
     r"""Nothing to set: ``fixed_norm``, ``diagonal`` and ``full_matrix``, combined.
 
     The regret is the least of theirs, plus ``epsilon`` for each of the others: that of the whole
-    against the starting point is at most three times ``epsilon``. The matrix takes part while there
+    against the starting point is at most three times ``epsilon``, while nothing is clipped
+    (``docs/guarantee.md`` has the rest). The matrix takes part while there
     are at most 512 parameters, which is decided by their shapes; beyond, it would cost more than
     it learns, and the other two remain. O(d^2) a round, and O(d) beyond 512.
 
     Args:
-      epsilon: the largest regret of each learner against the starting point, in units of loss.
+      epsilon: the largest regret of each learner against the starting point, in units of loss,
+        while nothing is clipped.
       lipschitz: the largest l_2 norm of a gradient, if it is known.
       domain: convex set to stay in; the whole space if ``None``. The points of the combination are
         projected in the Euclidean norm.
@@ -95,7 +97,8 @@ def fixed_norm(
 
     Args:
       p: which norm, in (1, 2].
-      epsilon: the largest regret against the starting point, in units of loss.
+      epsilon: the largest regret against the starting point, in units of loss, while nothing is
+        clipped.
       lipschitz: the largest l_q norm of a gradient, ``1/p + 1/q = 1``, if it is known. Gradients of
         dual norm above one (which only longer ones have) are clipped and counted. With ``None``
         the longest so far stands for it.
@@ -127,11 +130,12 @@ def diagonal(
     Best when coordinates differ in scale and ``d`` is too large for a matrix. O(d) a round.
 
     Args:
-      epsilon: the largest regret against the starting point, in units of loss.
+      epsilon: the largest regret against the starting point, in units of loss, while nothing is
+        clipped.
       lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
         above one (which only longer ones have) are clipped and counted. With ``None`` the
         gradients so far stand for it: on the whole space each coordinate's own, so that units do
-        not matter, and on a domain the longest.
+        not matter (within a factor of 10,000), and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
       scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
         ``vn.coin_betting`` if ``None``.
@@ -155,11 +159,12 @@ def full_matrix(
     ``r`` is the rank of the gradients. Best when they stay in few directions. O(d^2) a round.
 
     Args:
-      epsilon: the largest regret against the starting point, in units of loss.
+      epsilon: the largest regret against the starting point, in units of loss, while nothing is
+        clipped.
       lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
         above one (which only longer ones have) are clipped and counted. With ``None`` the
         gradients so far stand for it: on the whole space each coordinate's own, so that units do
-        not matter, and on a domain the longest.
+        not matter (within a factor of 10,000), and on a domain the longest.
       domain: convex set to stay in; the whole space if ``None``.
       scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
         ``vn.coin_betting`` if ``None``.
@@ -185,7 +190,8 @@ def full_matrix_adagrad(
     factor of 13 in float32 and 24 in float64 for the nodes of a quadrature.
 
     Args:
-      epsilon: the largest regret against the starting point, in units of loss.
+      epsilon: the largest regret against the starting point, in units of loss, while nothing is
+        clipped.
       lipschitz: the largest l_2 norm of a gradient, if it is known. Gradients of dual norm
         above one (which only longer ones have) are clipped and counted. With ``None`` the
         longest so far stands for it.

@@ -32,7 +32,7 @@ ROUNDS, DIMENSION = 40, 3
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def play_tracked(learner, gradients, comparators):
+def play_tracked(learner, gradients, comparators, start):
     """The points, and for each comparator the regret, its bound, and the bound without `hidden`."""
     optimizer = vn.track_regret(learner)
 
@@ -41,7 +41,6 @@ def play_tracked(learner, gradients, comparators):
         updates, state = optimizer.update(gradient, state, params)
         return (optax.apply_updates(params, updates), state), params
 
-    start = jnp.zeros(DIMENSION)
     (_, state), points = jax.lax.scan(step, (start, optimizer.init(start)), gradients)
     return (
         points,
@@ -76,13 +75,15 @@ def test_regret_is_exact_and_below_its_bound(name, seed, kind):
         rng = np.random.default_rng(seed)
         gradients = random_stream(rng, kind)
         comparators = rng.normal(size=(6, DIMENSION)) * 10.0 ** rng.normal(size=(6, 1))
-        comparators[0] = 0
         if "ball" in name:
             comparators /= np.maximum(1, np.linalg.norm(comparators, axis=1, keepdims=True))
         if "half_space" in name:
             comparators -= np.maximum(0, np.sum(comparators, axis=1, keepdims=True) - 2)
+        start = 0.5 * rng.normal(size=DIMENSION) / (1 + np.sqrt(DIMENSION))
+        start *= np.linalg.norm(start) < 0.5
+        comparators[0] = start
         points, regrets, bounds, _ = play_tracked(
-            LEARNERS[name], jnp.asarray(gradients), jnp.asarray(comparators)
+            LEARNERS[name], *map(jnp.asarray, (gradients, comparators, start))
         )
         by_hand = np.sum(
             gradients[:, None] * (np.asarray(points)[:, None] - comparators), axis=(0, 2)
@@ -111,11 +112,11 @@ def test_what_clipping_hides_is_needed_for_the_bound(x64):
     gradients[-1] = 500.0
     origin = np.zeros((1, DIMENSION))
     _, regrets, bounds, state = play_tracked(
-        vn.fixed_norm(), jnp.asarray(gradients), jnp.asarray(origin)
+        vn.fixed_norm(), jnp.asarray(gradients), jnp.asarray(origin), jnp.zeros(DIMENSION)
     )
     inner = state.tracked_learner_state
     assert inner.clipped_rounds == 1
-    hidden = inner.hidden_loss - jnp.vdot(inner.hidden_gradient, origin[0])
+    hidden = inner.hidden_loss
     assert regrets[0] <= bounds[0]
     assert regrets[0] > bounds[0] - hidden
 
@@ -134,7 +135,7 @@ def test_what_is_hidden_is_counted_exactly(make, x64):
     )
     # The wealth knows what the learner lost on what it received.
     lost_by_learner = 0.5 - np.exp(state.learner_state.scale_state.log_wealth)
-    hidden = state.hidden_loss - state.hidden_gradient @ start
+    hidden = state.hidden_loss
     lost = np.sum(gradients * (game.points[:-1] - start))
     np.testing.assert_allclose(lost_by_learner + hidden, lost, rtol=1e-9)
     assert state.clipped_rounds > 0
@@ -327,3 +328,77 @@ def test_the_matrix_takes_part_while_it_is_small(size, members):
     params = {"a": jnp.zeros((size - 1,)), "b": jnp.zeros(1)}
     state = jax.eval_shape(vn.varynorm().init, params)
     assert len(state.points) == members
+
+
+def final_state(learner, gradients, start):
+    return jax.tree.map(jnp.asarray, play(learner, gradients, start).final_state)
+
+
+def test_the_bound_is_the_theorem_written_out(x64):
+    """thm:1dred for the norm and the squares at hand, doubled by the paper's surrogate."""
+    rng = np.random.default_rng(5)
+    gradients = jnp.asarray(0.3 * rng.normal(size=(ROUNDS, DIMENSION)))
+    start, u = jnp.asarray(0.1 * rng.normal(size=(2, DIMENSION)))
+    norm = vn.full_matrix_norm(2.0)
+    for surrogate, factor in (("tight", 1), ("paper", 2)):
+        learner = vn.with_varying_norm(
+            norm, vn.project(BALL, vn.scale_by_coin_betting(vn.ftrl_step()), surrogate)
+        )
+        state = final_state(learner, gradients, start)
+        inner = state.learner_state.projected_learner_state
+        covariance = np.asarray(gradients).T @ np.asarray(gradients) + 8.0 * np.eye(DIMENSION)
+        length = np.sqrt((u - start) @ covariance @ (u - start))
+        squares = inner.direction_state.squared_dual_norm_sum
+        bettor = vn.certificates.bettor_bound(inner.scale_state, jnp.asarray(length))
+        expected = factor * (bettor + 2 * length * np.sqrt(1 + squares))
+        np.testing.assert_allclose(learner.regret_bound(state, u), expected, rtol=1e-9)
+
+
+def test_the_bound_of_a_combination_is_the_least_of_its_learners(x64):
+    rng = np.random.default_rng(6)
+    gradients = jnp.asarray(random_stream(rng, "sparse"))
+    start, u = jnp.asarray(rng.normal(size=(2, DIMENSION)))
+    learners = (vn.fixed_norm(), vn.diagonal(epsilon=0.5), vn.full_matrix(epsilon=3.0))
+    learner = vn.combine(*learners)
+    state = final_state(learner, gradients, start)
+    pairs = list(zip(learners, state.learner_states, strict=True))
+    candidates = [
+        sum(other.regret_bound(s, u if i == j else start) for j, (other, s) in enumerate(pairs))
+        for i in range(3)
+    ]
+    np.testing.assert_allclose(learner.regret_bound(state, u), min(candidates), rtol=1e-12)
+    assert max(candidates) > 1.1 * min(candidates)
+
+
+def test_the_worst_comparator_is_found_from_any_start():
+    optimizer = vn.track_regret(optax.sgd(0.0))
+    params = jnp.array([0.5, 0.0])
+    _, state = optimizer.update(jnp.array([1.0, 2.0]), optimizer.init(params), params)
+    np.testing.assert_allclose(vn.worst_regret(state, BALL), 0.5 + 5**0.5, rtol=1e-6)
+
+
+def test_no_bound_where_coins_were_cut_or_winnings_given_away():
+    loose = vn.with_varying_norm(vn.lp_norm(), vn.scale_by_coin_betting(vn.ftrl_step()), clip=False)
+    gradients = np.full((60, DIMENSION), -0.5, np.float32)
+    gradients[-1] = 500.0
+    zeros = jnp.zeros(DIMENSION)
+    state = final_state(loose, jnp.asarray(gradients), zeros)
+    assert loose.regret_bound(state, zeros) == np.inf
+    lucky = final_state(vn.varynorm(), jnp.full((400, DIMENSION), -1.0), zeros)
+    assert vn.varynorm().regret_bound(lucky, zeros) == np.inf
+
+
+def test_a_distant_start_does_not_blur_the_bound():
+    """In float32, a million away from zero: what is hidden is measured from the start."""
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(ROUNDS, DIMENSION)) * (rng.random((ROUNDS, DIMENSION)) < 0.3)
+    start = jnp.full(DIMENSION, 1e6)
+    *_, state = play_tracked(vn.varynorm(), jnp.asarray(gradients, jnp.float32), start[None], start)
+    assert vn.regret(state, start) <= vn.regret_bound(state, start) <= 3.0 + 1e-3
+
+
+def test_squares_are_those_of_what_was_received(x64):
+    gradients = jnp.array([[1.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
+    state = final_state(vn.fixed_norm(), gradients, jnp.zeros(2))
+    squares = state.learner_state.direction_state.squared_dual_norm_sum
+    np.testing.assert_allclose(squares, 0 + 1 + 0.25, rtol=1e-12)

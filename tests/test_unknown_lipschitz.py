@@ -178,15 +178,16 @@ def literal_matrix(gradients, factor=2.0, smallest=1e-4, outgrown=2.0**20):
                 matrix[i, i] = factor * g[i] ** 2
         known = largest > 0
         part = np.max(np.abs(g[known]) / largest[known], initial=0)
-        sizes = np.abs(g) / (part if 0 < part < 1 else 1)
-        floor = smallest * max(np.max(sizes), np.max(largest))
-        sizes = np.where(known, np.abs(g), np.where(sizes > 0, np.maximum(sizes, floor), 0))
+        top = max(np.max(np.abs(g)), np.max(largest))
+        enlarged = np.abs(g) / (part if 0 < part < 1 else 1)
+        first = np.where(g != 0, np.clip(enlarged, smallest * top, top), 0)
+        sizes = np.where(known, np.abs(g), first)
         matrix += np.diag(np.where(known, 0, factor * sizes**2)) + np.outer(g, g)
         largest = np.maximum(largest, sizes)
     return matrix
 
 
-@pytest.mark.parametrize("kind", ["calm", "sparse", "jumping"])
+@pytest.mark.parametrize("kind", ["calm", "sparse", "jumping", "uneven"])
 def test_the_matrix_by_coordinates_is_the_literal_one(kind, x64):
     rng = np.random.default_rng(1)
     gradients = rng.normal(size=(60, 6))
@@ -196,6 +197,14 @@ def test_the_matrix_by_coordinates_is_the_literal_one(kind, x64):
         gradients *= rng.random(gradients.shape) < 0.5
         gradients[20:, 2] *= 1e5
         gradients[40:, 4] *= 1e4
+    if kind == "uneven":
+        # Known coordinates grow, then one enters in a small round, one as rounding, one in a round
+        # where a known one is rounding.
+        gradients[:, 3:] = 0
+        gradients[5:] *= 100
+        gradients[20] = [1.0, 0.5, 0.5, 0.3, 0.0, 0.0]
+        gradients[30] = [100.0, 0.0, 0.0, 10.0, 1e-12, 0.0]
+        gradients[40] = [1e-9, 0.0, 0.0, 0.0, 0.0, 50.0]
     norm = vn.full_matrix_norm(None, start="coordinate")
     state = norm.init(jnp.zeros(6))
     observe = jax.jit(norm.observe_gradient)
@@ -260,3 +269,68 @@ def test_rare_coordinates_do_not_make_the_wealth_explode():
         ]
         assert wealth
         assert max(wealth) < np.log(1e4)
+
+
+def test_a_coordinate_that_starts_afresh_takes_nothing_from_the_others(x64):
+    """The matrix grows in every direction, by the inflation that makes up for lost cross terms."""
+    norm = vn.full_matrix_norm(None, start="coordinate")
+    state = norm.init(jnp.zeros(2))
+    observe = jax.jit(norm.observe_gradient)
+    for gradient in ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
+        state = observe(state, jnp.array(gradient))
+    before = np.asarray(jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(2)))
+    state = observe(state, jnp.array([0.0, 1.001 * np.sqrt(2.0**20 * before[1, 1])]))
+    after = np.asarray(jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(2)))
+    assert abs(after[0, 1]) < 1e-6 * before[0, 1]  # it did start afresh
+    # In units of each coordinate, where the least eigenvalue can be told from rounding.
+    scale = 1 / np.sqrt(np.diag(after))
+    growth = scale[:, None] * (after - before) * scale
+    assert np.min(np.linalg.eigvalsh(growth)) > 0
+
+
+def test_the_root_covers_a_gradient_longer_than_all_before(x64):
+    norm = vn.full_matrix_root_norm(None)
+    gradients = jnp.asarray(np.diag([1.0, 1.0, 1.4]))
+    assert dual_length_after(norm, gradients) <= 1
+
+
+def test_a_slightly_longer_gradient_does_not_start_afresh(x64):
+    norm = vn.full_matrix_norm(None)
+    state = norm.init(jnp.zeros(2))
+    observe = jax.jit(norm.observe_gradient)
+    for _ in range(20):
+        state = observe(state, jnp.array([1.0, 0.0]))
+    unit = state.unit
+    state = observe(state, jnp.array([0.0, 1.5]))
+    assert state.unit == unit
+    np.testing.assert_allclose(state.squares, (20 + 1.5**2) / unit**2)
+
+
+@every_optimizer
+def test_a_jump_beyond_what_float32_can_square_leaves_everything_finite(optimizer):
+    gradients = jnp.array([1e-12, 1e-12, 1e8, 1.0, 1.0, 1e8, 1e14])[:, None] * jnp.ones((1, 3))
+    game = play(optimizer, gradients, jnp.zeros(3))
+    for leaf in jax.tree.leaves(game):
+        assert np.all(np.isfinite(leaf))
+
+
+@pytest.mark.parametrize("make", [vn.diagonal, vn.full_matrix])
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 1e-7])
+def test_a_coordinate_that_comes_late_learns_beside_one_that_is_done(make, noise):
+    """A tiny gradient of the known coordinate says little about the size of the new one."""
+    optimizer = make()
+
+    def step(carry, number):
+        params, state = carry
+        early = number < 50
+        gradient = jnp.where(
+            jnp.array([True, False]),
+            jnp.where(early, jnp.sign(params - 1), noise),
+            jnp.where(early, 0, jnp.sign(params - 5)),
+        )
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), params
+
+    start = (jnp.zeros(2), optimizer.init(jnp.zeros(2)))
+    _, points = jax.jit(lambda start: jax.lax.scan(step, start, jnp.arange(2000)))(start)
+    assert np.mean(np.abs(points[1000:, 1] - 5)) < 0.5

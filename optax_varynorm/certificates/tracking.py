@@ -71,6 +71,10 @@ def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransfo
     points are those the parameters had, so nothing may move them but these updates. Gradients that
     the learners of this package skip (not finite, or too large to be squared) are no rounds.
 
+    The state holds the learner's bound, a function, as part of its structure. To restore a saved
+    state, take the structure from ``init`` and the saved leaves:
+    ``jax.tree.unflatten(jax.tree.structure(optimizer.init(params)), leaves)``.
+
     Args:
       learner: any Optax optimizer.
 

@@ -36,8 +36,9 @@ def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -
       root: take the square root of the weights.
       start: with ``lipschitz=None``, what stands for ``L`` in :math:`2L^2`. ``"isotropic"``: the
         length of the longest gradient so far. ``"coordinate"``: each coordinate's largest gradient
-        so far, so that the units of a coordinate do not matter (not for ``root``). It is no norm in
-        coordinates without a gradient so far, and not meant for projections.
+        so far, so that the units of a coordinate do not matter (not for ``root``); see
+        ``first_seen_squares`` for the details. It is no norm in coordinates without a gradient so
+        far, and not meant for projections.
     """
     if start not in ("isotropic", "coordinate") or (root and start == "coordinate"):
         raise ValueError(

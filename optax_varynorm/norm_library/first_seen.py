@@ -19,9 +19,9 @@ def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) 
     A norm that measures each coordinate in units of its first gradient must not take a small
     gradient for a small coordinate. The coordinates known before tell how small this gradient is:
     the one nearest to its own largest, at a part :math:`\rho = \max_j |g_j| / m_j` of it. The
-    others are enlarged by :math:`1/\rho`. Otherwise, as a loss is driven to zero, every rare
-    coordinate that enters would believe its vanishing gradient to be a full one, and the wealth
-    would explode.
+    others are enlarged by :math:`1/\rho`, up to the largest of all. Otherwise, as a loss is driven
+    to zero, every rare coordinate that enters would believe its vanishing gradient to be a full
+    one, and the wealth would explode.
 
     For the same reason a coordinate counts as a ten-thousandth of the largest one at least: a first
     gradient that is nothing but rounding would send its coordinate off to infinity.
@@ -34,9 +34,12 @@ def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) 
         jax.tree.map(lambda g, top: _precision.ratio(g**2, top), gradient, largest_squares)
     )
     part = jnp.where((nearest > 0) & (nearest < 1), nearest, 1)
-    seen = jax.tree.map(lambda g: g**2 / part, gradient)
-    floor = SMALLEST_COORDINATE**2 * jnp.maximum(_largest(seen), _largest(largest_squares))
-    return jax.tree.map(lambda square: jnp.where(square > 0, jnp.maximum(square, floor), 0), seen)
+    squares = jax.tree.map(jnp.square, gradient)
+    top = jnp.maximum(_largest(squares), _largest(largest_squares))
+    floor = SMALLEST_COORDINATE**2 * top
+    return jax.tree.map(
+        lambda square: jnp.where(square > 0, jnp.clip(square / part, floor, top), 0), squares
+    )
 
 
 def _largest(tree: Any) -> jax.Array:

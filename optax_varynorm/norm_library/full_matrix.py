@@ -27,8 +27,9 @@ def full_matrix_norm(lipschitz=1.0, start: str = "isotropic") -> VaryingNorm:
       start: with ``lipschitz=None``, what stands for :math:`2L^2 I`. ``"isotropic"``:
         :math:`2m^2 I`, where ``m`` is the length of the last gradient that outweighed all before
         it. ``"coordinate"``: a diagonal matrix with twice the square of each coordinate's first
-        nonzero gradient, so that the units of a coordinate do not matter. It is no norm in
-        coordinates without a gradient so far, and not meant for projections.
+        nonzero gradient, so that the units of a coordinate do not matter; see
+        ``first_seen_squares`` for the details. It is no norm in coordinates without a gradient so
+        far, and not meant for projections.
     """
     if start not in ("isotropic", "coordinate"):
         raise ValueError(f"`start` must be 'isotropic' or 'coordinate', not {start!r}.")

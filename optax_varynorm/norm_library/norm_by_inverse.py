@@ -188,10 +188,11 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
     r"""The norm :math:`h m\, x^\top Q^{-1} x`, where ``m`` and ``h`` are lengths of gradients.
 
     Where a known Lipschitz bound ``L`` would stand, a multiple of the identity has to grow with the
-    longest gradient. A gradient whose square exceeds the sum of all squares before it starts the
-    matrix afresh, at its own length: the multiple of the identity that then stands alone is above
-    the whole matrix so far, so the norms increase, and by at most twice what was necessary. That
-    costs O(d^2) and happens as often as the sum of squares doubles in one round.
+    longest gradient. A gradient whose square exceeds the unit's and the sum of all squares since
+    the last start starts the matrix afresh, at its own length: the multiple of the identity that
+    then stands alone is above the whole matrix so far, so the norms increase, and by at most twice
+    what was necessary. That costs O(d^2) and happens as often as the sum of squares doubles in one
+    round.
 
     Args:
       growing: the inverse.

@@ -31,8 +31,8 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     .. math:: R_T(u) = \sum_j R_T^j(u_j).
 
     With :math:`u_i = u` and :math:`u_j = w_1` elsewhere, that is the regret of any one learner plus
-    what the others lose against the starting point, at most epsilon each. So ``combine`` has the
-    least of its learners' bounds, whichever it is, without knowing which.
+    what the others lose against the starting point, at most epsilon each where nothing is clipped.
+    So ``combine`` has the least of its learners' bounds, whichever it is, without knowing which.
     """
     if not learners:
         raise ValueError("`combine` needs at least one learner, such as `vn.fixed_norm()`.")
@@ -76,8 +76,10 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
                 ]
             )
 
-        at_origin = bounds(state.combined_origin)
-        return jnp.min(bounds(comparator) - at_origin) + jnp.sum(at_origin)
+        # One learner for the comparator, all others for the starting point: in row i, learner i.
+        chosen = jnp.eye(len(learners), dtype=bool)
+        candidates = jnp.where(chosen, bounds(comparator), bounds(state.combined_origin)[None])
+        return jnp.min(jnp.sum(candidates, axis=1))
 
     layer = _precision.in_working_precision("combine", init, update)
     return CertifiedTransformation(layer, regret_bound)

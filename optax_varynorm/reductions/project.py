@@ -75,6 +75,8 @@ def project(
     """
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")
+    # Compiled once, also for those who call `update` outside of `jit`.
+    project_point = jax.jit(domain.project, static_argnums=0)
     learner_bound = regret_bound_of(learner)
     learner = optax.with_extra_args_support(learner)
 
@@ -127,7 +129,7 @@ def project(
         # Domains with a closed form have no multipliers, and need not know the word.
         multipliers = state.projection_multipliers
         start = (multipliers,) if jax.tree.leaves(multipliers) else ()
-        projection = domain.project(norm, after, unprojected, *start)
+        projection = project_point(norm, after, unprojected, *start)
         error = jnp.asarray(projection.error, squared_distance.dtype)
         allowed = DEFAULT_TOLERANCE[error.dtype] if tolerance is None else tolerance
         # Not `error > allowed`: an error that is no number counts.

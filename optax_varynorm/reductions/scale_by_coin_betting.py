@@ -1,5 +1,6 @@
 """From a direction and a scale to a point (Algorithm 1)."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -91,9 +92,19 @@ def scale_by_coin_betting(
         squares = state.direction_state.squared_dual_norm_sum
         sigma = jnp.asarray(norm.strong_convexity, squares.dtype)
         # thm:1dred: the bettor's regret against the length, and the direction learner's.
-        return bettor_bound(state.scale_state, length) + 2 * length * jnp.sqrt(
-            (1 + squares) / sigma
-        )
+        bound = bettor_bound(state.scale_state, length)
+        bound = bound + 2 * length * jnp.sqrt((1 + squares) / sigma)
+        # Coins that were cut (no norm kept the gradients short) cost more than the bettor knows.
+        return jnp.where(_count_refused_coins(state.scale_state) > 0, jnp.inf, bound)
 
     layer = _precision.in_working_precision("scale_by_coin_betting", init, update)
     return CertifiedTransformation(layer, regret_bound)
+
+
+def _count_refused_coins(scale_state) -> jax.Array:
+    counts = [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(scale_state)
+        if "out_of_range" in jax.tree_util.keystr(path)
+    ]
+    return functools.reduce(jnp.add, counts, jnp.zeros((), jnp.int32))

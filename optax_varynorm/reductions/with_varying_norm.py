@@ -22,7 +22,8 @@ class WithVaryingNormState(NamedTuple):
       more than rounding); the learner received them at dual norm one.
     hidden_gradient: sum of what the learner did not receive of the gradients, by clipping or
       because a coordinate was seen for the first time.
-    hidden_loss: :math:`\sum_t \langle h_t, w_t\rangle`, what those hidden parts cost.
+    hidden_origin: ``w_1``, from which the cost of the hidden parts is measured.
+    hidden_loss: :math:`\sum_t \langle h_t, w_t - w_1\rangle`, what those hidden parts cost.
     learner_state: state of the learner.
     """
 
@@ -30,6 +31,7 @@ class WithVaryingNormState(NamedTuple):
     skipped_rounds: jax.Array
     clipped_rounds: jax.Array
     hidden_gradient: optax.Updates
+    hidden_origin: optax.Params
     hidden_loss: jax.Array
     learner_state: optax.OptState
 
@@ -44,7 +46,7 @@ def with_varying_norm(
     :math:`g_t`. ``thm:varynorm`` supposes :math:`\|g_t\|_{t-1,\star} \le 1`. A gradient that is
     longer reaches the norm as it is, so that the same one fits the next time, and the learner at
     dual norm one. A Lipschitz bound that is too small so costs regret (a single gradient a
-    thousand times too long makes a matrix norm nearly deaf to its direction), but no state ever
+    thousand times too long makes a matrix norm nearly deaf to its direction), but no state
     overflows. What clipping hides from the learner is counted: with :math:`h_t` the hidden part,
 
     .. math:: R_T(u) = R_T^{\text{learner}}(u) + \sum_t \langle h_t, w_t - u\rangle.
@@ -66,6 +68,7 @@ def with_varying_norm(
             skipped_rounds=jnp.zeros((), jnp.int32),
             clipped_rounds=jnp.zeros((), jnp.int32),
             hidden_gradient=optax.tree.zeros_like(params),
+            hidden_origin=params,
             hidden_loss=jnp.zeros((), _precision.working_dtype(params)),
             learner_state=learner.init(params),
         )
@@ -89,19 +92,24 @@ def with_varying_norm(
         if clip:
             # A loop of one trip or none: see `growing_inverse.grow`.
             hidden, *_ = jax.lax.fori_loop(
-                0, hides.astype(jnp.int32), _hide, (hidden, gradient, received, params)
+                0,
+                hides.astype(jnp.int32),
+                _hide,
+                (hidden, gradient, received, params, state.hidden_origin),
             )
         return step, WithVaryingNormState(
             norm_state=norm_state,
             skipped_rounds=state.skipped_rounds + (~usable).astype(jnp.int32),
             clipped_rounds=state.clipped_rounds + (share < 1).astype(jnp.int32),
             hidden_gradient=hidden[0],
+            hidden_origin=state.hidden_origin,
             hidden_loss=hidden[1],
             learner_state=learner_state,
         )
 
     def regret_bound(state, comparator, *_):
-        hidden = state.hidden_loss - _precision.inner(state.hidden_gradient, comparator)
+        offset = optax.tree.sub(comparator, state.hidden_origin)
+        hidden = state.hidden_loss - _precision.inner(state.hidden_gradient, offset)
         return learner_bound(state.learner_state, comparator, norm, state.norm_state) + hidden
 
     layer = _precision.in_working_precision("with_varying_norm", init, update)
@@ -122,18 +130,21 @@ def _receive(norm, norm_state, gradient, clip):
             is_new,
         )
     length = dual_norm(norm, norm_state, known)
-    too_long = length > 1 + _precision.rounding(dtype)
-    share = 1 / jnp.where(too_long, length, 1)
+    # A length that overflows is no number, and too long as well.
+    too_long = ~(length <= 1 + _precision.rounding(dtype))
+    finite = jnp.isfinite(length)
+    share = jnp.where(finite, 1 / jnp.where(too_long & finite, length, 1), 0)
     received = optax.tree.scale(share, known)
-    measured = Measured(received, (share * length) ** 2, get_opaque_trace_state())
+    squared_length = jnp.where(too_long, finite.astype(dtype), length**2)
+    measured = Measured(received, squared_length, get_opaque_trace_state())
     return received, share, too_long | is_new, measured
 
 
 def _hide(_, carry):
-    (hidden_gradient, hidden_loss), gradient, received, params = carry
+    (hidden_gradient, hidden_loss), gradient, received, params, origin = carry
     part = optax.tree.sub(gradient, received)
     hidden = (
         optax.tree.add(hidden_gradient, part),
-        hidden_loss + _precision.inner(part, params),
+        hidden_loss + _precision.inner(part, optax.tree.sub(params, origin)),
     )
-    return hidden, gradient, received, params
+    return hidden, gradient, received, params, origin
