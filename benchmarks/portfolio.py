@@ -21,9 +21,6 @@ import numpy as np
 import optax_varynorm as vn
 
 TRADING_DAYS = 252
-# The gradient of -log<x, w>, with its mean removed, is a day's returns relative to the portfolio's:
-# half as long as one only if the 36 stocks move by 8% against it on average.
-LIPSCHITZ = 0.5
 LEARNING_RATES = np.geomspace(1e-3, 1e2, 26)
 
 
@@ -66,7 +63,7 @@ def play_varynorm(make, relatives):
     simplex, so each gradient is sent without its mean.
     """
     stocks = relatives.shape[1]
-    optimizer = make(lipschitz=LIPSCHITZ, domain=vn.simplex())
+    optimizer = make(domain=vn.simplex())
 
     @jax.jit
     def run(relatives):
@@ -120,7 +117,7 @@ def compare(relatives, seconds_of):
     name = f"exponentiated gradient, best rate ({LEARNING_RATES[best]:.2g})"
     growth[name] = np.asarray(rates[best])
     counts, clipped = {}, {}
-    for make in (vn.fixed_norm, vn.diagonal, vn.full_matrix, vn.full_matrix_adagrad):
+    for make in (vn.varynorm, vn.fixed_norm, vn.diagonal, vn.full_matrix, vn.full_matrix_adagrad):
         began = time.perf_counter()
         state, growth[make.__name__] = play_varynorm(make, relatives)
         seconds_of[make.__name__] = time.perf_counter() - began
