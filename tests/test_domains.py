@@ -119,6 +119,7 @@ def test_whole_space_projects_nothing():
     assert bool(vn.whole_space().contains(point))
 
 
+@pytest.mark.slow
 def test_domains_of_trees_are_domains_of_their_leaves(x64):
     tree = {"a": jnp.array([3.0, -1.0]), "b": jnp.array([[2.0], [5.0]])}
     flat = jnp.array([3.0, -1.0, 2.0, 5.0])
@@ -137,6 +138,7 @@ def test_domains_of_trees_are_domains_of_their_leaves(x64):
             np.testing.assert_allclose(joined, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
 def test_the_ball_projects_in_ill_conditioned_norms(x64, condition):
     """Scaled basis vectors as gradients give eigenvalues from 2 to 2 times the condition."""
