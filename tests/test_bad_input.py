@@ -286,6 +286,7 @@ def test_units_that_float32_cannot_work_in_are_refused(number):
             make(epsilon=number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [vn.fixed_norm, vn.full_matrix, vn.full_matrix_adagrad])
 @pytest.mark.parametrize("lipschitz", [1e-12, 1e12])
 def test_units_at_the_limit_work(optimizer, lipschitz):

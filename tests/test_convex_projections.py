@@ -222,7 +222,13 @@ def test_diagonal_norms_project_like_their_matrices(name, seed, size):
 def compiled_diagonal(name):
     domain = compiled(name, SMALL)[0]
     norm = vn.diagonal_norm()
-    return jax.jit(lambda s, v: domain.project(norm, parted(name, s), parted(name, v)))
+
+    def project(squares, point):
+        point = parted(name, point)
+        state = norm.init(point)._replace(squares=parted(name, squares))
+        return domain.project(norm, state, point)
+
+    return jax.jit(project)
 
 
 def test_separable_domains_in_a_diagonal_norm_need_no_matrix():

@@ -24,10 +24,12 @@ OPTIMIZERS = {
         vn.full_matrix_adagrad, domain=vn.l2_ball(2.0)
     ),
 }
+# Those take long to compile.
+SLOW = {"adagrad", "ball"}
 every_optimizer = pytest.mark.parametrize(
     "make",
     [
-        pytest.param(make, id=name, marks=[pytest.mark.slow] if "ball" in name else [])
+        pytest.param(make, id=name, marks=[pytest.mark.slow] if SLOW & {*name.split("_")} else [])
         for name, make in OPTIMIZERS.items()
     ],
 )
@@ -106,6 +108,7 @@ def test_hyperparameters_can_be_injected(make):
     np.testing.assert_allclose(state.hyperparams["epsilon"], 0.7, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_injected_hyperparameters_are_widened_before_use(dtype):
     """``inject_hyperparams`` casts them to the parameters' dtype, where 300^2 overflows."""
@@ -125,6 +128,7 @@ def test_injected_hyperparameters_are_widened_before_use(dtype):
         np.testing.assert_allclose(learned[1], learned[0], rtol=0.02, atol=1e-6)
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_derivatives_through_the_optimizer_are_finite(make):
     """Also at a zero gradient, whose length has no derivative; in forward mode."""

@@ -202,6 +202,7 @@ def test_wealth_is_epsilon_minus_the_losses_of_the_scale(norm, gradients):
         assert np.all(wealth > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("surrogate", "expected"),
     [
