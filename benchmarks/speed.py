@@ -34,7 +34,7 @@ def full_matrix_rounds(sizes, turns):
             {
                 "ref": (rounds.scanned(*rounds.matvec_and_rank_one(d), g), count),
                 "full_matrix": (
-                    rounds.scanned(*rounds.public(vn.full_matrix(), jnp.zeros(d)), g),
+                    rounds.scanned(*rounds.public(vn.full_matrix(lipschitz=1.0), jnp.zeros(d)), g),
                     count,
                 ),
                 "two solves": (rounds.scanned(*rounds.two_solves(d), g[:2]), 2),
@@ -59,7 +59,7 @@ def root_rounds(sizes, turns):
     for d in sizes:
         count = 2 * d
         g = gradients(d, count)
-        optimizer = vn.full_matrix_adagrad()
+        optimizer = vn.full_matrix_adagrad(lipschitz=1.0)
         play_round, carry = rounds.public(optimizer, jnp.zeros(d))
         carry = jax.jit(lambda c, g, f=play_round: jax.lax.scan(f, c, g)[0])(carry, g)
         eigh_round, eigh_carry = rounds.one_eigh(d)
@@ -93,7 +93,7 @@ def root_rounds(sizes, turns):
 def seeds_at_once(d, seeds, count, turns):
     """64 runs by vmap, against the batched ``ref`` and against one after the other."""
     g = gradients(d, count, batch=(seeds,))
-    single = rounds.public(vn.full_matrix(), jnp.zeros(d))
+    single = rounds.public(vn.full_matrix(lipschitz=1.0), jnp.zeros(d))
     run_one = jax.jit(lambda g: jax.lax.scan(*single, g)[0])
     timing = interleave(
         {
@@ -115,8 +115,8 @@ def large_vectors(d, turns):
     g = gradients(d, count)
     peers = {
         "adagrad": optax.adagrad(0.1),
-        "fixed_norm": vn.fixed_norm(),
-        "diagonal": vn.diagonal(),
+        "fixed_norm": vn.fixed_norm(lipschitz=1.0),
+        "diagonal": vn.diagonal(lipschitz=1.0),
     }
     timing = interleave(
         {
@@ -132,7 +132,9 @@ def large_vectors(d, turns):
 
 
 def memory(d):
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(vn.full_matrix().init(jnp.zeros(d))))
+    size = sum(
+        leaf.nbytes for leaf in jax.tree.leaves(vn.full_matrix(lipschitz=1.0).init(jnp.zeros(d)))
+    )
     return [(f"bytes of the state / bytes of the matrix, d = {d}", size / (4 * d**2))]
 
 
