@@ -95,7 +95,7 @@ def test_ten_thousand_rounds_match_the_reference(x64, norm, kind):
         "full_matrix": (vn.full_matrix, reference.FullMatrix),
         "full_matrix_adagrad": (vn.full_matrix_adagrad, reference.FullMatrixRoot),
     }[norm]
-    game = play(make(), jnp.asarray(gradients), jnp.zeros(8))
+    game = play(make(lipschitz=1.0), jnp.asarray(gradients), jnp.zeros(8))
     record = reference.play(theirs(8), gradients, np.zeros(8))
     np.testing.assert_allclose(game.points, record.points, rtol=0, atol=1e-7)
 
