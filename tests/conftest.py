@@ -1,4 +1,10 @@
-"""Strict settings for every test: no implicit dtype or rank promotion, no hidden float64."""
+"""Strict settings for every test: no implicit dtype or rank promotion, no hidden float64.
+
+Compiling takes most of the time of these tests, so that the workers share what they compiled (on
+disk, keyed by the program), and drop it before Linux runs out of memory maps for it.
+"""
+
+import pathlib
 
 import jax
 import pytest
@@ -6,6 +12,16 @@ from hypothesis import HealthCheck, settings
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+jax.config.update(
+    "jax_compilation_cache_dir",
+    str(pathlib.Path(__file__).parent.parent / ".pytest_cache" / "compiled"),
+)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+# A process may have 65,530 maps (vm.max_map_count); a compiled round of a full matrix takes 300.
+MANY_MAPS = 30_000
 
 settings.register_profile(
     "varynorm",
@@ -21,3 +37,11 @@ settings.load_profile("varynorm")
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def room_for_compiled_programs():
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()

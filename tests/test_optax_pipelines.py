@@ -42,6 +42,7 @@ def loss(params):
     return jnp.sqrt(1 + sum(jnp.sum((leaf - 0.3) ** 2) for leaf in leaves))
 
 
+@functools.partial(jax.jit, static_argnums=(0, 2))
 def train(optimizer, params=PARAMS, steps=300):
     def step(carry, _):
         params, state = carry
