@@ -67,12 +67,12 @@ def measure_all(
     stored = json.loads(cache.read_text()) if cache.exists() else {}
     records = {}
     for name, contender in contenders.items():
-        known = stored.get(key, {}).get(f"{name} {contender.learning_rates}")
+        known = stored.get(key, {}).get(f"{name} {contender.settings}")
         if name in chosen:
             record = {"kind": contender.kind, **measure(contender)}
             records[name] = {**record, "cached": False}
             if contender.kind != "ours":
-                stored.setdefault(key, {})[f"{name} {contender.learning_rates}"] = record
+                stored.setdefault(key, {})[f"{name} {contender.settings}"] = record
         elif known is not None and contender.kind != "ours":
             records[name] = {**known, "cached": True}
     write(cache, stored)
