@@ -35,7 +35,7 @@ def is_installed(package: str) -> bool:
 
 def present() -> dict[str, Library]:
     """The learners of the libraries that are installed, by name."""
-    learners: dict[str, Callable] = {}
+    learners: dict[str, Library] = {}
     if is_installed("vowpalwabbit"):
         version = f"vowpalwabbit {importlib.metadata.version('vowpalwabbit')}"
         learners |= {

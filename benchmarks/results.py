@@ -49,16 +49,16 @@ def fingerprint(*parts: Any) -> str:
 
 
 def measure_all(
-    contenders: dict[str, Contender],
+    contenders: dict[str, Any],
     chosen: set[str],
-    measure: Callable[[Contender], dict[str, Any]],
+    measure: Callable[[Any], dict[str, Any]],
     cache: pathlib.Path,
     key: str,
 ) -> dict[str, dict[str, Any]]:
     """The chosen ones measured, the other peers from the cache where it has this key.
 
     Args:
-      contenders: all, by name.
+      contenders: all, by name; each has a ``kind`` and ``settings`` that its results depend on.
       chosen: names to measure now.
       measure: gives a record, which must be JSON; ``kind`` and ``cached`` are added to it.
       cache: a JSON file of peers' records by key, brought up to date.
