@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optax_varynorm as vn
+from optax_varynorm.norm_library import max_feature
 from tests import reference_features as reference
 
 EPSILON = 10.0
@@ -182,6 +183,17 @@ def test_the_paper_s_own_norm_is_not_strongly_convex(x64):
     ]
     assert half_squares[0] == half_squares[1] == half_squares[2]
     assert vn.primal_norm(norm, state, ends[0] - ends[1]) > 0
+
+
+def test_the_paper_s_own_norm_is_known_to_its_duality_gap(x64):
+    rng = np.random.default_rng(8)
+    norm = vn.max_feature_norm(capacity=20)
+    state = norm.init(jnp.zeros(4))
+    observe = jax.jit(norm.observe_features)
+    for feature in rng.normal(size=(20, 4)):
+        state = observe(state, jnp.asarray(feature))
+    assert max_feature.duality_gap(state, jnp.asarray(feature)) <= 1e-13
+    assert max_feature.duality_gap(state, jnp.asarray(feature), tolerance=1e-2) > 1e-13
 
 
 def test_more_features_than_fit_are_reported():

@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm import _precision
 from optax_varynorm.norm_library.feature_coordinates import SpanBasis
 from optax_varynorm.norms import VaryingNorm
 
 MOST_ITERATIONS = 10_000
+# What counts as zero in a design, relative to its sum; by whether numbers have 64 bits.
+NEARLY_NOTHING = {True: 1e-8, False: 1e-5}
 
 
 class MaxFeatureState(NamedTuple):
@@ -43,7 +46,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
 
     found by :math:`\lambda_i \leftarrow \lambda_i \langle f_i, x\rangle^2 / \sum_j \lambda_j
     \langle f_j, x\rangle^2`, where ``x`` is the inverse times :math:`\theta`, until the duality gap
-    :math:`\theta^\top x - \langle\theta, x\rangle^2 / \|x\|^2` is below ``tolerance`` of the value.
+    :math:`1 - \langle\theta, x\rangle / \|x\|^2` is below ``tolerance`` (``duality_gap`` tells it).
     Where several points attain it (half the square of this norm is not strictly convex), the one
     with the least :math:`\sum_i \langle f_i, x\rangle^2` is taken.
 
@@ -77,7 +80,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         flat, _ = ravel_pytree(features)
         coordinates = state.coordinates.meet(flat)
         vector = coordinates.times(flat)
-        is_kept = jnp.any(jnp.all(state.features == vector, axis=1)) | ~jnp.any(vector != 0)
+        is_kept = jnp.any(jnp.all(state.features == vector[None], axis=1)) | ~jnp.any(vector != 0)
         fits = state.kept < capacity
         row = jnp.minimum(state.kept, capacity - 1)
         row_value = jnp.where(is_kept | ~fits, state.features[row], vector)
@@ -97,7 +100,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
 
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
-        point = _dual_point(state, state.coordinates.times(flat), tolerance)
+        point, _ = _dual_point(state, state.coordinates.times(flat), tolerance)
         point = jnp.where(state.overflowed > 0, jnp.nan, point)
         return unravel(state.coordinates.transposed_times(point))
 
@@ -124,33 +127,36 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
     )
 
 
+def duality_gap(state: MaxFeatureState, gradient, tolerance: float | None = None) -> jax.Array:
+    """How far the squared dual norm of a gradient may be from the true one, relative to it."""
+    return _dual_point(state, state.coordinates.times(ravel_pytree(gradient)[0]), tolerance)[1]
+
+
 def _dual_point(state, theta, tolerance):
-    r"""The gradient of :math:`\tfrac12\|\theta\|_\star^2`, in the state's coordinates."""
+    r"""The gradient of :math:`\tfrac12\|\theta\|_\star^2`, by coordinates, and the duality gap."""
     wide = jnp.finfo(theta.dtype).bits > 32
     tolerance = (1e-13 if wide else 1e-6) if tolerance is None else tolerance
-    in_use = jnp.arange(len(state.features)) < state.kept
-    # Among equals, the least sum of squares: with this much of all features on top.
-    ties = 1e-10 if wide else 1e-5
-    fixed = (
-        state.gram
-        + ties * state.features.T @ state.features
-        + jnp.diag((~state.coordinates.known).astype(theta.dtype))
-    )
+    in_use = jnp.arange(len(state.features), dtype=jnp.int32) < state.kept
+    unknown = jnp.diag((~state.coordinates.known).astype(theta.dtype))
+    everything = state.features.T @ state.features + unknown
+    # Enough of all features to keep the matrices of all designs regular.
+    fixed = state.gram + unknown + NEARLY_NOTHING[wide] * everything
+
+    def matrix_of(design):
+        return state.most * (state.features.T * design[None]) @ state.features
 
     def point_of(design):
-        matrix = fixed + state.most * (state.features.T * design) @ state.features
-        return jnp.linalg.solve(matrix, theta)
+        return jnp.linalg.solve(fixed + matrix_of(design), theta)
 
     def gap_of(point):
         value = theta @ point
         largest = jnp.max(jnp.where(in_use, (state.features @ point) ** 2, 0))
         squared_norm = point @ fixed @ point + state.most * largest
-        return value - value**2 / jnp.where(squared_norm > 0, squared_norm, 1), value
+        return 1 - _precision.ratio(value, squared_norm)
 
     def is_rough(carry):
         _, point, iteration = carry
-        gap, value = gap_of(point)
-        return (gap > tolerance * value) & (iteration < MOST_ITERATIONS)
+        return (gap_of(point) > tolerance) & (theta @ point > 0) & (iteration < MOST_ITERATIONS)
 
     def improve(carry):
         design, point, iteration = carry
@@ -158,6 +164,22 @@ def _dual_point(state, theta, tolerance):
         design = shares / jnp.sum(shares)
         return design, point_of(design), iteration + 1
 
-    design = in_use / jnp.maximum(state.kept, 1).astype(theta.dtype)
+    design = in_use.astype(theta.dtype) / jnp.maximum(state.kept, 1).astype(theta.dtype)
     start = (design, point_of(design), jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(is_rough, improve, start)[1]
+    design, point, _ = jax.lax.while_loop(is_rough, improve, start)
+    gap = gap_of(point)
+    design = jnp.where(design > NEARLY_NOTHING[wide], design, 0)
+    matrix = state.gram + unknown + matrix_of(design)
+    return _least_solution(matrix, theta, everything, wide), gap
+
+
+def _least_solution(matrix, theta, metric, wide):
+    """``matrix x = theta`` with the least ``<x, metric x>``, where ``matrix`` may be singular."""
+    root = jnp.linalg.cholesky(metric)
+    half = jax.scipy.linalg.solve_triangular(root, matrix, lower=True)
+    whitened = jax.scipy.linalg.solve_triangular(root, half.T, lower=True)
+    values, vectors = jnp.linalg.eigh((whitened + whitened.T) / 2)
+    is_zero = values <= NEARLY_NOTHING[wide] * jnp.max(values)
+    entries = jax.scipy.linalg.solve_triangular(root, theta, lower=True) @ vectors
+    solution = vectors @ jnp.where(is_zero, 0, entries / jnp.where(is_zero, 1, values))
+    return jax.scipy.linalg.solve_triangular(root.T, solution, lower=False)
