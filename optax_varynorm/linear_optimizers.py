@@ -5,16 +5,13 @@ Their ``update`` takes ``features``, this example's, and ``next_features``, thos
 that of a loss whose slope in the prediction is at most one, times the features.
 """
 
-import jax
-import jax.numpy as jnp
 import optax
 
-from optax_varynorm.certificates.certified import CertifiedTransformation
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.ftrl import ftrl_step
 from optax_varynorm.norm_library import feature_cover_norm, feature_size_norm, max_feature_norm
 from optax_varynorm.norms import VaryingNorm
-from optax_varynorm.optimizers import MOST_PARAMETERS_WITH_A_MATRIX, ScaleLearner
+from optax_varynorm.optimizers import ScaleLearner, choose_by_size
 from optax_varynorm.reductions import (
     combine,
     per_coordinate,
@@ -52,24 +49,7 @@ def scale_invariant(
     """
     diagonal = diagonal_scale_invariant(epsilon, scale_learner=scale_learner)
     cover = _learn(feature_cover_norm("coordinate"), COVER_EPSILON * epsilon, scale_learner)
-    by_size = {True: combine(cover, diagonal), False: diagonal}
-
-    def chosen(params):
-        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
-        return by_size[size <= MOST_PARAMETERS_WITH_A_MATRIX]
-
-    def init(params):
-        return chosen(params).init(params)
-
-    def update(updates, state, params=None, **extra_args):
-        return chosen(updates).update(updates, state, params, **extra_args)
-
-    def regret_bound(state, comparator, *geometry):
-        return chosen(comparator).regret_bound(state, comparator, *geometry)
-
-    return CertifiedTransformation(
-        optax.GradientTransformationExtraArgs(init, update), regret_bound
-    )
+    return choose_by_size(with_matrix=combine(cover, diagonal), without=diagonal)
 
 
 def diagonal_scale_invariant(

@@ -61,26 +61,9 @@ def varynorm(
     """
     arguments = {"epsilon": epsilon, "lipschitz": lipschitz, "scale_learner": scale_learner}
     cheap = (fixed_norm(**arguments), diagonal(**arguments))
-    by_size = {
-        True: _on(domain, combine(*cheap, full_matrix(**arguments))),
-        False: _on(domain, combine(*cheap)),
-    }
-
-    def chosen(params):
-        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
-        return by_size[size <= MOST_PARAMETERS_WITH_A_MATRIX]
-
-    def init(params):
-        return chosen(params).init(params)
-
-    def update(updates, state, params=None, **extra_args):
-        return chosen(updates).update(updates, state, params, **extra_args)
-
-    def regret_bound(state, comparator, *geometry):
-        return chosen(comparator).regret_bound(state, comparator, *geometry)
-
-    return CertifiedTransformation(
-        optax.GradientTransformationExtraArgs(init, update), regret_bound
+    return choose_by_size(
+        with_matrix=_on(domain, combine(*cheap, full_matrix(**arguments))),
+        without=_on(domain, combine(*cheap)),
     )
 
 
@@ -204,6 +187,29 @@ def full_matrix_adagrad(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     return _learn(full_matrix_root_norm(lipschitz), epsilon, domain, scale_learner)
+
+
+def choose_by_size(
+    with_matrix: CertifiedTransformation, without: CertifiedTransformation
+) -> CertifiedTransformation:
+    """One learner while there are few parameters, the other beyond: by their shapes, statically."""
+
+    def chosen(params):
+        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
+        return with_matrix if size <= MOST_PARAMETERS_WITH_A_MATRIX else without
+
+    def init(params):
+        return chosen(params).init(params)
+
+    def update(updates, state, params=None, **extra_args):
+        return chosen(updates).update(updates, state, params, **extra_args)
+
+    def regret_bound(state, comparator, *geometry):
+        return chosen(comparator).regret_bound(state, comparator, *geometry)
+
+    return CertifiedTransformation(
+        optax.GradientTransformationExtraArgs(init, update), regret_bound
+    )
 
 
 def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientTransformation:
