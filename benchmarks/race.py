@@ -63,6 +63,12 @@ def measure(contender, stream):
     return record | results.by_learning_rate(contender, winner, means)
 
 
+def best_constant(labels):
+    """The mean log loss of always predicting the labels' own frequency."""
+    share = np.mean(labels, dtype=np.float64)
+    return float(-sum(p * np.log(p) for p in (share, 1 - share) if p > 0))
+
+
 def log_loss(record):
     return float(results.numbers(record["log_loss"]))
 
@@ -95,6 +101,8 @@ def show(everything):
     for kind in peers.KINDS:
         best = [lowest(stream["learners"], kind)[1] for stream in everything.values()]
         rows.append([f"best {kind}", *map(results.figure, best), "", ""])
+    constants = [stream["best_constant"] for stream in everything.values()]
+    rows.append(["best constant in hindsight", *map(results.figure, constants), "", ""])
     results.show(["mean log loss", *everything, "kind", "examples/s"], rows)
     print(
         "Examples a second: on the longest stream; tuned ones play all their rates at once, "
@@ -162,7 +170,12 @@ def main():
             arguments.out / "race_peers.json",
             f"{name} {results.fingerprint(stream)}",
         )
-        everything[name] = {"rows": rows, "features": features, "learners": records}
+        everything[name] = {
+            "rows": rows,
+            "features": features,
+            "best_constant": best_constant(stream.labels),
+            "learners": records,
+        }
         settings = {"cut_to_rows": arguments.rows, "order": arguments.order}
         results.write(arguments.out / "race.json", {"settings": settings, "streams": everything})
     print()
