@@ -55,12 +55,20 @@ from optax_varynorm.domains import (
     whole_space,
 )
 from optax_varynorm.ftrl import FTRLState, ftrl_step
+from optax_varynorm.linear_optimizers import (
+    diagonal_scale_invariant,
+    full_matrix_scale_invariant,
+    scale_invariant,
+)
 from optax_varynorm.norm_library import (
     GrowingInverse,
     diagonal_norm,
+    feature_cover_norm,
+    feature_size_norm,
     full_matrix_norm,
     full_matrix_root_norm,
     lp_norm,
+    max_feature_norm,
 )
 from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
 from optax_varynorm.optimizers import (
@@ -77,6 +85,7 @@ from optax_varynorm.reductions import (
     ScaleByCoinBettingState,
     WithVaryingNormState,
     combine,
+    per_coordinate,
     project,
     scale_by_coin_betting,
     with_varying_norm,
@@ -116,8 +125,11 @@ __all__ = [
     "constrained_bets",
     "diagonal",
     "diagonal_norm",
+    "diagonal_scale_invariant",
     "dual_norm",
     "ellipsoid",
+    "feature_cover_norm",
+    "feature_size_norm",
     "fixed_norm",
     "freegrad_betting",
     "from_euclidean",
@@ -126,6 +138,7 @@ __all__ = [
     "full_matrix_adagrad",
     "full_matrix_norm",
     "full_matrix_root_norm",
+    "full_matrix_scale_invariant",
     "half_space",
     "hyperplane",
     "intersection",
@@ -134,7 +147,9 @@ __all__ = [
     "l2_ball",
     "linf_ball",
     "lp_norm",
+    "max_feature_norm",
     "non_negative",
+    "per_coordinate",
     "play",
     "polyhedron",
     "primal_norm",
@@ -143,6 +158,7 @@ __all__ = [
     "regret",
     "regret_bound",
     "scale_by_coin_betting",
+    "scale_invariant",
     "simplex",
     "track_regret",
     "varynorm",

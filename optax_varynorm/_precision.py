@@ -72,6 +72,28 @@ def is_usable(gradient: Any) -> jax.Array:
     return inner(gradient, gradient) <= largest
 
 
+def is_summable(gradient: Any) -> jax.Array:
+    """Whether sums of a gradient's like, unlike those of its square, are finite."""
+    checks = (
+        jnp.all(jnp.abs(leaf) <= float(jnp.finfo(leaf.dtype).max) / ROUNDS_THAT_MUST_FIT)
+        for leaf in jax.tree.leaves(gradient)
+    )
+    return functools.reduce(jnp.logical_and, checks, jnp.ones((), bool))
+
+
+def size(numbers: jax.Array) -> jax.Array:
+    """Absolute values; zero for those (below 1e-32 in float32) that one cannot safely divide by."""
+    sizes = jnp.abs(numbers)
+    return jnp.where(sizes < float(jnp.finfo(sizes.dtype).tiny) * 2.0**20, 0, sizes)
+
+
+def finite(tree: Any) -> Any:
+    """The tree, or zeros if a number of it is not finite."""
+    checks = (jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree))
+    is_finite = functools.reduce(jnp.logical_and, checks, jnp.ones((), bool))
+    return jax.tree.map(lambda leaf: jnp.where(is_finite, leaf, 0), tree)
+
+
 def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     """The quotient, and zero where the denominator is zero."""
     return jnp.where(denominator == 0, 0, numerator / jnp.where(denominator == 0, 1, denominator))

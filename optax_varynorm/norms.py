@@ -48,6 +48,10 @@ class VaryingNorm(NamedTuple):
       known_part: the part of a gradient in coordinates where the norm is positive. A norm that
         starts at zero, because nobody told it how long gradients are, meets the rest for the first
         time, and its learner does not receive that rest; others leave it out.
+      observe_features: the norm that knows one more feature vector of a linear model, from a state
+        and the features; ``None`` for norms of gradients alone. The features of round ``t`` are
+        announced before its point is played, so :math:`\|\cdot\|_t` may depend on
+        :math:`f_1, \dots, f_{t+1}`. Zeros, and features that were announced before, change nothing.
     """
 
     init: Callable[[optax.Params], NormState]
@@ -58,6 +62,7 @@ class VaryingNorm(NamedTuple):
     eigenbasis: Callable[[NormState], Eigenbasis] | None = None
     leader: Callable[[NormState], jax.Array] | None = None
     known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
+    observe_features: Callable[[NormState, optax.Params], NormState] | None = None
 
     @property
     def is_quadratic(self) -> bool:

@@ -18,6 +18,7 @@ Three things make it fast and lasting:
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -27,6 +28,12 @@ import jax.numpy as jnp
 # products with the buffer to stay cheap beside the one with the matrix.
 MOST_PENDING_TERMS = 64
 
+# A coordinate starts afresh when the square of a vector's entry exceeds its weight in the matrix by
+# this factor. Large enough to be rare, small enough for float32 to resolve what lies between.
+OUTGROWN = 2.0**20
+# x'Ax <= (1 + t) x'A'x + (1 + 1/t) A_ii x_i^2, where A' is A without its row and column i: units
+# that grow by this factor make up for what a restart takes away.
+INFLATION = math.sqrt(1 + 1 / (2 * OUTGROWN - 1))
 
 # Accelerators would round the factors to bfloat16.
 _product = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)

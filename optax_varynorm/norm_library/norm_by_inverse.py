@@ -1,6 +1,5 @@
 """Quadratic norms that know their matrix by the inverse only, in known or in learned units."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -72,13 +71,6 @@ class CoordinateUnits(NamedTuple):
     inverse: Any
 
 
-# A coordinate whose gradient's square exceeds its weight by this factor starts afresh. Large enough
-# to be rare, small enough for float32 to resolve what lies between two restarts.
-OUTGROWN = 2.0**20
-# x'Ax <= (1 + t) x'A'x + (1 + 1/t) A_ii x_i^2, where A' is A without its row and column i.
-INFLATION = math.sqrt(1 + 1 / (2 * OUTGROWN - 1))
-
-
 def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
     r"""The norm :math:`x^\top M Q^{-1} M x`, ``M`` diagonal: ``factor`` times the first gradients.
 
@@ -109,14 +101,17 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         index = jnp.argmax(_precision.ratio(flat**2, state.weights))
         unit = factor * jnp.abs(flat[index])
         at_index = jnp.arange(flat.size) == index
-        units = jnp.where(at_index, unit, INFLATION * state.units)
+        units = jnp.where(at_index, unit, growing_inverse.INFLATION * state.units)
         restarted = CoordinateUnits(
             units=units,
             largest_squares=state.largest_squares,
-            weights=jnp.where(at_index, unit**2, INFLATION**2 * state.weights),
+            weights=jnp.where(at_index, unit**2, growing_inverse.INFLATION**2 * state.weights),
             received_sum=state.received_sum,
             inverse=growing_inverse.restart_coordinate(
-                state.inverse, index, state.received_sum[index] / unit, 1 / INFLATION
+                state.inverse,
+                index,
+                state.received_sum[index] / unit,
+                1 / growing_inverse.INFLATION,
             ),
         )
         return restarted, flat, products_of_known(restarted, flat)
@@ -129,7 +124,7 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         if not flat.size:
             return state
         known = state.units > 0
-        outgrown = known & (flat**2 > OUTGROWN * state.weights)
+        outgrown = known & (flat**2 > growing_inverse.OUTGROWN * state.weights)
         known_part = jnp.where(known, flat, 0)
         # The product was needed to measure the gradient, so it is computed before the loop: as many
         # trips as there are such coordinates, see `growing_inverse.grow`.

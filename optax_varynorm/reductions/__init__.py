@@ -1,6 +1,7 @@
 """The paper's reductions: each wraps a learner and is one itself."""
 
 from optax_varynorm.reductions.combine import CombineState, combine
+from optax_varynorm.reductions.per_coordinate import per_coordinate
 from optax_varynorm.reductions.project import ProjectState, project
 from optax_varynorm.reductions.scale_by_coin_betting import (
     ScaleByCoinBettingState,
@@ -14,6 +15,7 @@ __all__ = [
     "ScaleByCoinBettingState",
     "WithVaryingNormState",
     "combine",
+    "per_coordinate",
     "project",
     "scale_by_coin_betting",
     "with_varying_norm",

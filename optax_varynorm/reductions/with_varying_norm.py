@@ -25,6 +25,7 @@ class WithVaryingNormState(NamedTuple):
     hidden_origin: ``w_1``, from which the cost of the hidden parts is measured.
     hidden_loss: :math:`\sum_t \langle h_t, w_t - w_1\rangle`, what those hidden parts cost.
     learner_state: state of the learner.
+    announced: whether any features were, for a norm that observes them; ``None`` for others.
     """
 
     norm_state: NormState
@@ -34,6 +35,7 @@ class WithVaryingNormState(NamedTuple):
     hidden_origin: optax.Params
     hidden_loss: jax.Array
     learner_state: optax.OptState
+    announced: jax.Array | None
 
 
 def with_varying_norm(
@@ -53,6 +55,10 @@ def with_varying_norm(
 
     A gradient that is not finite counts as zero, which changes nothing in any layer but rounding.
 
+    A norm of a linear model's features takes them as extra arguments of ``update``: ``features``,
+    those of round ``t``, and ``next_features``, those of round ``t + 1``, which are the ``features``
+    of the next call. ``vn.predict_then_update`` needs no look into the future.
+
     Args:
       norm: the norms.
       learner: any Optax optimizer, such as ``scale_by_coin_betting(ftrl_step())``.
@@ -71,22 +77,45 @@ def with_varying_norm(
             hidden_origin=params,
             hidden_loss=jnp.zeros((), _precision.working_dtype(params)),
             learner_state=learner.init(params),
+            announced=None if norm.observe_features is None else jnp.zeros((), bool),
         )
 
-    def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
+    def update(
+        updates,
+        state,
+        params,
+        *,
+        geometry: Geometry | None = None,
+        **extra_args,
+    ):
         del geometry  # that of a layer outside, which this one replaces
-        usable = _precision.is_usable(updates)
+        # Norms of features divide by their sizes before they square.
+        check = _precision.is_usable if norm.observe_features is None else _precision.is_summable
+        usable = check(updates)
         gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
-        received, share, hides, measured = _receive(norm, state.norm_state, gradient, clip)
+        before = state.norm_state
+        if norm.observe_features is not None:
+            features, next_features = _require_features(extra_args, params)
+            # The first round's features had no round before to announce them. A loop of one trip
+            # or none: see `growing_inverse.grow`.
+            before, _ = jax.lax.fori_loop(
+                0,
+                (~state.announced).astype(jnp.int32),
+                lambda _, carry: (norm.observe_features(*carry), carry[1]),
+                (before, features),
+            )
+        received, share, hides, measured = _receive(norm, before, gradient, clip)
 
         told = (gradient,) if norm.leader is None else (gradient, share)
-        norm_state = norm.observe_gradient(state.norm_state, *told)
+        norm_state = norm.observe_gradient(before, *told)
+        if norm.observe_features is not None:
+            norm_state = norm.observe_features(norm_state, next_features)
         step, learner_state = learner.update(
             received,
             state.learner_state,
             params,
             **extra_args,
-            geometry=Geometry(norm, state.norm_state, norm_state, measured),
+            geometry=Geometry(norm, before, norm_state, measured),
         )
         hidden = (state.hidden_gradient, state.hidden_loss)
         if clip:
@@ -105,6 +134,7 @@ def with_varying_norm(
             hidden_origin=state.hidden_origin,
             hidden_loss=hidden[1],
             learner_state=learner_state,
+            announced=None if state.announced is None else jnp.ones_like(state.announced),
         )
 
     def regret_bound(state, comparator, *_):
@@ -114,6 +144,26 @@ def with_varying_norm(
 
     layer = _precision.in_working_precision("with_varying_norm", init, update)
     return CertifiedTransformation(layer, regret_bound)
+
+
+def _require_features(extra_args, params):
+    """Both as trees like the parameters, in the same dtype; zeros where they are no numbers."""
+    features, next_features = map(extra_args.get, ("features", "next_features"))
+    if features is None or next_features is None:
+        raise ValueError(
+            "This norm learns from the features of a linear model: call `update(gradient, state, "
+            "params, features=..., next_features=...)` with this example's and the next one's (zeros "
+            "after the last), or let `vn.predict_then_update` do it."
+        )
+    shapes = jax.tree.map(jnp.shape, params)
+    for tree in (features, next_features):
+        if jax.tree.map(jnp.shape, tree) != shapes:
+            raise ValueError(
+                f"Features must have the shape of the parameters, {shapes}, not "
+                f"{jax.tree.map(jnp.shape, tree)}: one weight a feature."
+            )
+    dtype = _precision.working_dtype(params)
+    return tuple(_precision.finite(_precision.cast(t, dtype)) for t in (features, next_features))
 
 
 def _receive(norm, norm_state, gradient, clip):

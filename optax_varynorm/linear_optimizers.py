@@ -1,0 +1,134 @@
+"""Ready-made optimizers of linear models, whose predictions do not depend on units.
+
+Their ``update`` takes ``features``, this example's, and ``next_features``, those of the next one:
+``vn.predict_then_update`` makes two calls of it that need no look into the future. The gradient is
+that of a loss whose slope in the prediction is at most one, times the features.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm.certificates.certified import CertifiedTransformation
+from optax_varynorm.coin_betting import coin_betting
+from optax_varynorm.ftrl import ftrl_step
+from optax_varynorm.norm_library import feature_cover_norm, feature_size_norm, max_feature_norm
+from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.optimizers import MOST_PARAMETERS_WITH_A_MATRIX, ScaleLearner
+from optax_varynorm.reductions import (
+    combine,
+    per_coordinate,
+    scale_by_coin_betting,
+    with_varying_norm,
+)
+
+# What the cover may lose, in units of `epsilon`: it is one learner, where Algorithm 3 is one for
+# each feature (`python -m benchmarks.race` measured it).
+COVER_EPSILON = 10.0
+
+
+def scale_invariant(
+    epsilon=1.0, scale_learner: ScaleLearner | None = None
+) -> optax.GradientTransformationExtraArgs:
+    r"""The default for linear models: a full matrix by coordinate, combined with Algorithm 3.
+
+    Predictions do not depend on the units of the features. The matrix
+    (``feature_cover_norm("coordinate")``, with ten times ``epsilon``) takes part while there are at
+    most 512 parameters, which is decided by their shapes. O(d^2) a round, and O(d) beyond 512.
+
+    Args:
+      epsilon: the largest regret of each feature's learner against the starting point, in units of
+        loss; the matrix's is ten times that.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.scale_invariant()
+    >>> weights, features, next_features = jnp.zeros(2), jnp.array([1.0, 3e6]), jnp.zeros(2)
+    >>> state = optimizer.init(weights)
+    >>> step, state = optimizer.update(
+    ...     -0.5 * features, state, weights, features=features, next_features=next_features
+    ... )
+    """
+    diagonal = diagonal_scale_invariant(epsilon, scale_learner=scale_learner)
+    cover = _learn(feature_cover_norm("coordinate"), COVER_EPSILON * epsilon, scale_learner)
+    by_size = {True: combine(cover, diagonal), False: diagonal}
+
+    def chosen(params):
+        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
+        return by_size[size <= MOST_PARAMETERS_WITH_A_MATRIX]
+
+    def init(params):
+        return chosen(params).init(params)
+
+    def update(updates, state, params=None, **extra_args):
+        return chosen(updates).update(updates, state, params, **extra_args)
+
+    def regret_bound(state, comparator, *geometry):
+        return chosen(comparator).regret_bound(state, comparator, *geometry)
+
+    return CertifiedTransformation(
+        optax.GradientTransformationExtraArgs(init, update), regret_bound
+    )
+
+
+def diagonal_scale_invariant(
+    epsilon=1.0, with_gradients: bool = False, scale_learner: ScaleLearner | None = None
+) -> optax.GradientTransformationExtraArgs:
+    r"""Algorithm 3 (``alg:diagscale``): one learner a feature, in units of its largest value.
+
+    Regret :math:`\tilde O\big(\sum_i \epsilon + |u_i| m_{T,i} \sqrt{\sum_t \nabla_t^2
+    f_{t,i}^2 / m_{t,i}^2}\big)` (``thm:diagscale``). O(d) a round.
+
+    Args:
+      epsilon: the largest regret of each feature's learner against the starting point, in units of
+        loss.
+      with_gradients: run one-dimensional copies of Algorithm 4 instead, which replace
+        :math:`m_T^2 \sum_t \nabla_t^2 f_t^2 / m_t^2` by :math:`m_T^2 + \sum_t \nabla_t^2 f_t^2`:
+        better when features grow with time.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.diagonal_scale_invariant()
+    >>> state = optimizer.init(jnp.zeros(2))
+    """
+    return per_coordinate(_learn(feature_size_norm(with_gradients), epsilon, scale_learner))
+
+
+def full_matrix_scale_invariant(
+    epsilon=1.0,
+    cover: str = "ellipsoid",
+    capacity: int | None = None,
+    scale_learner: ScaleLearner | None = None,
+) -> optax.GradientTransformationExtraArgs:
+    r"""Algorithm 4 (``alg:scale``): no invertible linear map of the features changes a prediction.
+
+    Args:
+      epsilon: the largest regret against the starting point, in units of loss.
+      cover: ``"ellipsoid"``: one matrix, O(d^2) a round, with a proof
+        (``feature_cover_norm("span")``). ``"max"``: the paper's norm to the letter
+        (``max_feature_norm``), whose proof has a gap, and which is slow.
+      capacity: for ``cover="max"``, how many different feature vectors it can hold.
+      scale_learner: the bettor, a function of epsilon such as ``vn.freegrad_betting``;
+        ``vn.coin_betting`` if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.full_matrix_scale_invariant()
+    >>> state = optimizer.init(jnp.zeros(2))
+    """
+    if cover not in ("ellipsoid", "max"):
+        raise ValueError(f"`cover` must be 'ellipsoid' or 'max', not {cover!r}.")
+    if (cover == "max") != (capacity is not None):
+        raise ValueError(
+            "`capacity`, the number of feature vectors to keep, goes with `cover='max'`, which "
+            "needs it: such as `capacity=1000` for a thousand examples."
+        )
+    norm = feature_cover_norm("span") if cover == "ellipsoid" else max_feature_norm(capacity)
+    return _learn(norm, epsilon, scale_learner)
+
+
+def _learn(norm: VaryingNorm, epsilon, scale_learner) -> optax.GradientTransformation:
+    """Algorithm 1 (``alg:1dred``), which is Algorithm 2 (``alg:varynorm``) on the whole space."""
+    scale_learner = coin_betting if scale_learner is None else scale_learner
+    return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), scale_learner(epsilon)))

@@ -1,0 +1,172 @@
+"""One matrix that covers the features of a linear model and grows with its gradients."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from optax_varynorm.norm_library import growing_inverse
+from optax_varynorm.norm_library.feature_coordinates import FirstSizes, SpanBasis
+from optax_varynorm.norm_library.growing_inverse import GrowingInverse
+from optax_varynorm.norms import VaryingNorm
+
+# Entries are cut here, where float32 can still square them; the coordinate is then enlarged until
+# they are not.
+FARTHEST = 2.0**60
+
+
+class FeatureCoverState(NamedTuple):
+    """Attributes, all flat:
+    coordinates: how features become vectors without units.
+    weights: the diagonal of the matrix, in these coordinates.
+    received_sum: the sum of the gradients that the learner received, in the parameters' units.
+    inverse: the inverse of the matrix, in these coordinates.
+    """
+
+    coordinates: Any
+    weights: jax.Array
+    received_sum: jax.Array
+    inverse: GrowingInverse
+
+
+def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
+    r"""``alg:scale`` with one matrix for the features: :math:`\|x\|_t^2 = x^\top A_t x`.
+
+    Where the paper's norm has :math:`2\max_i \langle f_i, x\rangle^2`, whose half is not strongly
+    convex with respect to itself, as its proof needs, a matrix covers the features: when ``f``
+    arrives and :math:`q = f^\top A^{-1} f > 1`, it grows by :math:`(1 - 1/q) f f^\top`, just enough
+    for ``f`` to have dual norm one. After the round it grows by :math:`g_t g_t^\top`. So
+    :math:`\|g_t\|_{t-1,\star} \le |\nabla_t| \le 1` with nothing to clip, the norms increase, and
+    each growth for a feature multiplies the determinant of ``A`` by ``q``, so there are few.
+
+    O(d^2) a round. It plays zero where no feature was announced; domains are not meant for it.
+
+    Args:
+      start: what a new direction brings. ``"coordinate"``: a coordinate enters the matrix with the
+        square of its first nonzero feature, so that the units of a feature do not matter.
+        ``"span"``: a feature vector outside the span of those before is added whole, so that no
+        invertible linear map of the features matters; that costs another read of a matrix.
+    """
+    if start not in ("coordinate", "span"):
+        raise ValueError(f"`start` must be 'coordinate' or 'span', not {start!r}.")
+    first_coordinates = {"coordinate": FirstSizes.start, "span": SpanBasis.start}[start]
+
+    def init(params):
+        flat, _ = ravel_pytree(params)
+        return FeatureCoverState(
+            coordinates=first_coordinates(flat),
+            weights=jnp.zeros_like(flat),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing_inverse.scaled_identity(jnp.ones((), flat.dtype), jnp.zeros_like(flat)),
+        )
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def cover(state, flat):
+        if not flat.size:
+            return state
+        coordinates = state.coordinates.meet(flat)
+        is_new = coordinates.known & ~state.coordinates.known
+        state = state._replace(coordinates=coordinates, weights=jnp.where(is_new, 1, state.weights))
+        state, _, vector, primal = jax.lax.while_loop(
+            lambda carry: jnp.any(_outgrown(carry[0], carry[2]) > 1),
+            _restart_coordinate,
+            (state, flat, *_measure(state, flat)),
+        )
+        length = jnp.vdot(vector, primal)
+        covers = length <= 1 + 16 * jnp.finfo(flat.dtype).eps
+        excess = jnp.where(covers, 0, 1 - 1 / jnp.where(covers, 1, length))
+        root = jnp.sqrt(excess)
+        # A loop of one trip or none: see `growing_inverse.grow`.
+        inverse, *_ = jax.lax.fori_loop(
+            0, (~covers).astype(jnp.int32), _grow, (state.inverse, root * vector, root * primal)
+        )
+        return state._replace(weights=state.weights + excess * vector**2, inverse=inverse)
+
+    @jax.jit
+    def grow(state, flat, share):
+        if not flat.size:
+            return state
+        vector = state.coordinates.times(flat)
+        primal = growing_inverse.times(state.inverse, vector)
+        return FeatureCoverState(
+            coordinates=state.coordinates,
+            weights=state.weights + vector**2,
+            received_sum=state.received_sum + share * flat,
+            inverse=growing_inverse.grow(state.inverse, vector, primal, share),
+        )
+
+    def observe_features(state, features):
+        return cover(state, ravel_pytree(features)[0])
+
+    def observe_gradient(state, gradient, share=1.0):
+        flat, _ = ravel_pytree(gradient)
+        return grow(state, flat, jnp.asarray(share, flat.dtype))
+
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        primal = growing_inverse.times(state.inverse, state.coordinates.times(flat))
+        return unravel(state.coordinates.transposed_times(primal))
+
+    def to_dual(state, point):
+        """O(d^3); a learner does not need it, its certificate does."""
+        flat, unravel = ravel_pytree(point)
+        if not flat.size:
+            return point
+        turned = state.coordinates.transposed_solve(flat)
+        solved = jnp.linalg.solve(growing_inverse.dense(state.inverse), turned)
+        return unravel(state.coordinates.solve(solved))
+
+    def leader(state):
+        return state.coordinates.transposed_times(state.inverse.leader)
+
+    def known_part(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(jnp.where(state.coordinates.sizes > 0, flat, 0))
+
+    return VaryingNorm(
+        init=init,
+        observe_gradient=observe_gradient,
+        to_dual=to_dual,
+        to_primal=to_primal,
+        leader=leader,
+        known_part=known_part,
+        observe_features=observe_features,
+    )
+
+
+def _measure(state, flat):
+    """A feature vector in the state's coordinates, and the inverse times it."""
+    vector = jnp.clip(state.coordinates.times(flat), -FARTHEST, FARTHEST)
+    return vector, growing_inverse.times(state.inverse, vector)
+
+
+def _outgrown(state, vector):
+    """Above one for entries whose coordinate is to start afresh."""
+    return vector**2 / jnp.maximum(growing_inverse.OUTGROWN * state.weights, 1)
+
+
+def _restart_coordinate(carry):
+    state, flat, vector, _ = carry
+    index = jnp.argmax(_outgrown(state, vector))
+    at_index = jnp.arange(flat.size) == index
+    factors = jnp.where(at_index, jnp.abs(vector[index]), growing_inverse.INFLATION)
+    coordinates = state.coordinates.enlarge(factors)
+    restarted = FeatureCoverState(
+        coordinates=coordinates,
+        weights=jnp.where(at_index, 1, state.weights),
+        received_sum=state.received_sum,
+        inverse=growing_inverse.restart_coordinate(
+            state.inverse,
+            index,
+            coordinates.times(state.received_sum)[index],
+            1 / growing_inverse.INFLATION,
+        ),
+    )
+    return restarted, flat, *_measure(restarted, flat)
+
+
+def _grow(_, carry):
+    inverse, vector, primal = carry
+    grown = growing_inverse.grow(inverse, vector, primal, jnp.zeros((), vector.dtype))
+    return grown, vector, primal

@@ -1,0 +1,163 @@
+"""The norm of Algorithm 4 to the letter, with its duality map from an optimal design."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from optax_varynorm.norm_library.feature_coordinates import SpanBasis
+from optax_varynorm.norms import VaryingNorm
+
+MOST_ITERATIONS = 10_000
+
+
+class MaxFeatureState(NamedTuple):
+    """Attributes, in the coordinates of ``SpanBasis``:
+    coordinates: how features become vectors without units.
+    features: the features announced so far, one a row; zero where unused.
+    count: how many rows are in use.
+    gram: the sum of outer products of the gradients.
+    most: the factor of the largest squared feature: one before the first gradient, then two.
+    overflowed: number of features that found no free row. The norm is then none of Algorithm 4's,
+      and every point is NaN, which says so.
+    """
+
+    coordinates: SpanBasis
+    features: jax.Array
+    count: jax.Array
+    gram: jax.Array
+    most: jax.Array
+    overflowed: jax.Array
+
+
+def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNorm:
+    r"""``alg:scale``: :math:`\|x\|_t^2 = x^\top G_t x + 2\max_{i\le t+1} \langle f_i, x\rangle^2`.
+
+    Before the first gradient it is :math:`\langle f_1, x\rangle^2`. The dual norm is the value of
+    an optimal design,
+
+    .. math::
+       \|\theta\|_\star^2 = \min_{\lambda\in\Delta}
+           \theta^\top \Big(G + 2\sum_i \lambda_i f_i f_i^\top\Big)^{-1} \theta,
+
+    found by :math:`\lambda_i \leftarrow \lambda_i \langle f_i, x\rangle^2 / \sum_j \lambda_j
+    \langle f_j, x\rangle^2`, where ``x`` is the inverse times :math:`\theta`, until the duality gap
+    :math:`\theta^\top x - \langle\theta, x\rangle^2 / \|x\|^2` is below ``tolerance`` of the value.
+    Where several points attain it (half the square of this norm is not strictly convex), the one
+    with the least :math:`\sum_i \langle f_i, x\rangle^2` is taken.
+
+    That half is not strongly convex with respect to the norm either, as ``thm:addnorm`` would need
+    (BUILD_NOTES has the counterexample), so no regret bound is proved for it.
+    ``feature_cover_norm("span")`` is the norm with a proof, and the fast one.
+
+    Args:
+      capacity: how many feature vectors it can keep, all those of the game. Beyond, all points
+        are NaN and the state says how many did not fit.
+      tolerance: the relative duality gap at which the design is good enough; if ``None``, 1e-13
+        in float64 and 1e-6 in float32.
+    """
+    if capacity < 1:
+        raise ValueError(
+            f"`capacity` is a number of feature vectors, at least one, not {capacity}."
+        )
+
+    def init(params):
+        flat, _ = ravel_pytree(params)
+        return MaxFeatureState(
+            coordinates=SpanBasis.start(flat),
+            features=jnp.zeros((capacity, flat.size), flat.dtype),
+            count=jnp.zeros((), jnp.int32),
+            gram=jnp.zeros((flat.size, flat.size), flat.dtype),
+            most=jnp.ones((), flat.dtype),
+            overflowed=jnp.zeros((), jnp.int32),
+        )
+
+    def observe_features(state, features):
+        flat, _ = ravel_pytree(features)
+        coordinates = state.coordinates.meet(flat)
+        vector = coordinates.times(flat)
+        is_kept = jnp.any(jnp.all(state.features == vector, axis=1)) | ~jnp.any(vector != 0)
+        fits = state.count < capacity
+        row = jnp.minimum(state.count, capacity - 1)
+        kept = jnp.where(is_kept | ~fits, state.features[row], vector)
+        return state._replace(
+            coordinates=coordinates,
+            features=state.features.at[row].set(kept),
+            count=state.count + (~is_kept & fits).astype(jnp.int32),
+            overflowed=state.overflowed + (~is_kept & ~fits).astype(jnp.int32),
+        )
+
+    def observe_gradient(state, gradient):
+        vector = state.coordinates.times(ravel_pytree(gradient)[0])
+        return state._replace(
+            gram=state.gram + jnp.outer(vector, vector),
+            most=jnp.where(jnp.any(vector != 0), 2, state.most).astype(vector.dtype),
+        )
+
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        point = _dual_point(state, state.coordinates.times(flat), tolerance)
+        point = jnp.where(state.overflowed > 0, jnp.nan, point)
+        return unravel(state.coordinates.transposed_times(point))
+
+    def to_dual(state, point):
+        """A subgradient of half the squared norm."""
+        flat, unravel = ravel_pytree(point)
+        turned = state.coordinates.transposed_solve(flat)
+        products = state.features @ turned
+        largest = jnp.argmax(jnp.abs(products))
+        dual = state.gram @ turned + state.most * products[largest] * state.features[largest]
+        return unravel(state.coordinates.solve(dual))
+
+    def known_part(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(jnp.where(state.coordinates.sizes > 0, flat, 0))
+
+    return VaryingNorm(
+        init=init,
+        observe_gradient=observe_gradient,
+        to_dual=to_dual,
+        to_primal=to_primal,
+        known_part=known_part,
+        observe_features=observe_features,
+    )
+
+
+def _dual_point(state, theta, tolerance):
+    r"""The gradient of :math:`\tfrac12\|\theta\|_\star^2`, in the state's coordinates."""
+    wide = jnp.finfo(theta.dtype).bits > 32
+    tolerance = (1e-13 if wide else 1e-6) if tolerance is None else tolerance
+    in_use = jnp.arange(len(state.features)) < state.count
+    # Among equals, the least sum of squares: with this much of all features on top.
+    ties = 1e-10 if wide else 1e-5
+    fixed = (
+        state.gram
+        + ties * state.features.T @ state.features
+        + jnp.diag((~state.coordinates.known).astype(theta.dtype))
+    )
+
+    def point_of(design):
+        matrix = fixed + state.most * (state.features.T * design) @ state.features
+        return jnp.linalg.solve(matrix, theta)
+
+    def gap_of(point):
+        value = theta @ point
+        largest = jnp.max(jnp.where(in_use, (state.features @ point) ** 2, 0))
+        squared_norm = point @ fixed @ point + state.most * largest
+        return value - value**2 / jnp.where(squared_norm > 0, squared_norm, 1), value
+
+    def is_rough(carry):
+        _, point, iteration = carry
+        gap, value = gap_of(point)
+        return (gap > tolerance * value) & (iteration < MOST_ITERATIONS)
+
+    def improve(carry):
+        design, point, iteration = carry
+        shares = design * (state.features @ point) ** 2
+        design = shares / jnp.sum(shares)
+        return design, point_of(design), iteration + 1
+
+    design = in_use / jnp.maximum(state.count, 1).astype(theta.dtype)
+    start = (design, point_of(design), jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(is_rough, improve, start)[1]
