@@ -49,11 +49,12 @@ def predict_then_update(optimizer: optax.GradientTransformation) -> OnlineLearne
     Args:
       optimizer: any Optax optimizer. One that takes no features ignores them.
 
-    >>> import jax.numpy as jnp, optax_varynorm as vn
-    >>> learner = vn.predict_then_update(vn.full_matrix())
+    >>> import jax, jax.numpy as jnp, optax_varynorm as vn
+    >>> learner = vn.predict_then_update(vn.diagonal_scale_invariant())
+    >>> predict = jax.jit(learner.predict)
     >>> state = learner.init(jnp.zeros(2))
     >>> for features, label in [(jnp.array([1.0, 0.5]), 1.0), (jnp.array([0.5, 1.0]), -1.0)] * 50:
-    ...     params, state = learner.predict(state, features)
+    ...     params, state = predict(state, features)
     ...     state = learner.update(state, jnp.sign(features @ params - label) * features)
     >>> bool(params[0] > 0 > params[1])
     True

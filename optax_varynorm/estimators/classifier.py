@@ -46,6 +46,8 @@ class VaryNormClassifier(ClassifierMixin, OnlineLinearModel):
         since the start, by their weight.
       progressive_predictions_: those predictions as decision values, for the rows of the last call.
       t_: number of rows since the start.
+      clipped_rounds_: how many gradients were of dual norm above one, and so were cut to it, for
+        the learner that met the most.
 
     Computations are in float32, or in float64 if the rows are and ``jax_enable_x64`` is set.
     Parameters are read when learning starts; changes to them wait for the next ``fit``. Sparse

@@ -2,7 +2,7 @@
 
 import numbers
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from sklearn.base import BaseEstimator
@@ -23,11 +23,9 @@ class OnlineLinearModel(BaseEstimator):
 
     def _validate(self, X, y, restart, **checks):
         """Rows as CSR or dense, in the dtype to learn in, and their targets."""
-        if not restart:
-            dtype = self._played.averages.dtype
-        else:
-            dtype = [np.float64, np.float32] if jax.config.jax_enable_x64 else np.float32
-        return validate_data(self, X, y, accept_sparse="csr", dtype=dtype, reset=restart, **checks)
+        # The first of the dtypes is what others, such as those of integers, become.
+        dtypes = [jnp.result_type(float), np.float32] if restart else [self._played.averages.dtype]
+        return validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, reset=restart, **checks)
 
     def _start(self, loss, loss_parameter, outputs, dtype):
         """Forget everything; read the parameters."""
@@ -39,9 +37,7 @@ class OnlineLinearModel(BaseEstimator):
             loss_parameter=np.asarray(loss_parameter, dtype),
         )
         self._constant = float(self.fit_intercept)
-        self._played = stream.start(
-            self._task, self._numbers, outputs, self.n_features_in_, dtype
-        )
+        self._played = stream.start(self._task, self._numbers, outputs, self.n_features_in_, dtype)
         self._loss_sum = self._weight_sum = 0.0
         self.t_ = 0
 
@@ -66,23 +62,23 @@ class OnlineLinearModel(BaseEstimator):
         self._loss_sum += float(np.dot(np.float64(losses), np.float64(weights[order])))
         self._weight_sum += float(np.sum(weights, dtype=np.float64))
         self.progressive_loss_ = self._loss_sum / self._weight_sum if self._weight_sum else np.nan
+        clipped = optax.tree.get_all_with_path(self._played.learner_states, "clipped_rounds")
+        self.clipped_rounds_ = max((int(np.max(count)) for _, count in clipped), default=0)
         return scores[np.argsort(order)]
 
     def _points(self):
         """The coefficients and the intercept of each output, in float64."""
         if self.average:
-            points = self._played.averages
+            chosen = self._played.averages
         else:
-            points = stream.next_points(self._task, self._numbers, self._played)
-        points = np.asarray(points, np.float64)
+            chosen = stream.next_points(self._task, self._numbers, self._played)
+        points = np.asarray(chosen, np.float64)
         features = self.n_features_in_
         return points[:, :features], self._constant * points[:, features]
 
     def _scores(self, X):
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
 
@@ -92,7 +88,7 @@ def require_choice(name: str, value, choices) -> None:
 
 
 def require_number_between(name: str, value, low: float, high: float) -> None:
-    if not isinstance(value, numbers.Real) or not low < value < high:
+    if not isinstance(value, numbers.Real) or not low < float(value) < high:
         raise ValueError(f"`{name}` must be a number between {low} and {high}, not {value!r}.")
 
 

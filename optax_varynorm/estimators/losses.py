@@ -1,7 +1,7 @@
 """Losses of linear scores, one score a class; all but the squared one have slopes up to one.
 
-Each is ``loss(scores, target, parameter)``. The target of a classifier is the index of the class, as
-a float like all targets; a lone score is that of class 1.
+Each is ``loss(scores, target, parameter)``. The target of a classifier is the index of the class,
+as a float like all targets; a lone score is that of class 1.
 """
 
 import jax

@@ -1,6 +1,5 @@
 """A linear regressor for scikit-learn."""
 
-import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
 
@@ -29,7 +28,7 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
         (half the square of the residual). The first three have slopes of at most one, for which the
         learners' guarantee is made. The squared loss has not: a gradient of dual norm above one
         reaches the learner at dual norm one and its norm as it is, so that the same one fits the
-        next time.
+        next time, and is counted in ``clipped_rounds_``.
       quantile: the level of the quantile loss, between 0 and 1.
       delta: where the Huber loss stops being quadratic, in units of the targets.
       learner: ``"default"``, ``"diagonal"`` (O(d) a row), ``"full_matrix"`` (O(d^2) a row), or any
@@ -47,6 +46,8 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
         since the start, by their weight.
       progressive_predictions_: those predictions, for the rows of the last call.
       t_: number of rows since the start.
+      clipped_rounds_: how many gradients were of dual norm above one, and so were cut to it, for
+        the learner that met the most.
 
     Computations are in float32, or in float64 if the rows are and ``jax_enable_x64`` is set.
     Parameters are read when learning starts; changes to them wait for the next ``fit``. Sparse
@@ -104,7 +105,8 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
             require_number_between("delta", self.delta, 0, float("inf"))
             parameter = self.quantile if self.loss == "quantile" else self.delta
             self._start(LOSSES[self.loss], parameter, 1, X.dtype)
-        targets = y.astype(X.dtype)
+        with np.errstate(over="ignore"):  # the next line has an error for it
+            targets = y.astype(X.dtype)
         assert_all_finite(targets, input_name="y")
         scores = self._learn(X, targets, sample_weight, shuffle)
         self.progressive_predictions_ = scores[:, 0]

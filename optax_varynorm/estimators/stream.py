@@ -14,13 +14,17 @@ import numpy as np
 import optax
 import scipy.sparse
 
-from optax_varynorm.optimizers import varynorm
+from optax_varynorm.linear_optimizers import (
+    diagonal_scale_invariant,
+    full_matrix_scale_invariant,
+    scale_invariant,
+)
 from optax_varynorm.two_calls import predict_then_update
 
 LEARNERS: dict[str, Callable[..., optax.GradientTransformation]] = {
-    "default": varynorm,
-    "diagonal": varynorm,
-    "full_matrix": varynorm,
+    "default": scale_invariant,
+    "diagonal": diagonal_scale_invariant,
+    "full_matrix": full_matrix_scale_invariant,
 }
 
 # A chunk is dense: this many rows, or fewer where a row is long.
@@ -49,8 +53,8 @@ class Numbers(NamedTuple):
       loss_parameter: of the loss.
     """
 
-    epsilon: jax.Array | None
-    loss_parameter: jax.Array
+    epsilon: np.ndarray | None
+    loss_parameter: np.ndarray
 
 
 class Played(NamedTuple):
@@ -111,7 +115,7 @@ def play(task: Task, numbers: Numbers, played: Played, rows, constant, targets, 
 
 
 def next_points(task: Task, numbers: Numbers, played: Played) -> jax.Array:
-    """Where the learners are after the last row: one more of zeros shows it, and teaches nothing."""
+    """Where the learners are after the last row. One more, of zeros, shows it and teaches nothing."""
     width = played.averages.shape[1]
     zeros = np.zeros((_rows_a_chunk(width), width), played.averages.dtype)
     played, *_ = _play_chunk(task, numbers, played, zeros, zeros[:, 0], zeros[:, 0], 1)
@@ -132,9 +136,7 @@ def _play_chunk(task, numbers, played, rows, targets, weights, count):
             lambda state: learner.predict(state, weighted_row), learner_states
         )
         scores = points @ row
-        loss, slopes = jax.value_and_grad(task.loss)(
-            scores, targets[index], numbers.loss_parameter
-        )
+        loss, slopes = jax.value_and_grad(task.loss)(scores, targets[index], numbers.loss_parameter)
         gradients = slopes[:, None] * weighted_row[None]
         learner_states = _for_each_output(learner.update, learner_states, gradients)
         weight_sum = weight_sum + weight
