@@ -124,7 +124,7 @@ def full_matrix_scale_invariant(
             "`capacity`, the number of feature vectors to keep, goes with `cover='max'`, which "
             "needs it: such as `capacity=1000` for a thousand examples."
         )
-    norm = feature_cover_norm("span") if cover == "ellipsoid" else max_feature_norm(capacity)
+    norm = feature_cover_norm("span") if capacity is None else max_feature_norm(capacity)
     return _learn(norm, epsilon, scale_learner)
 
 

@@ -16,7 +16,7 @@ class MaxFeatureState(NamedTuple):
     """Attributes, in the coordinates of ``SpanBasis``:
     coordinates: how features become vectors without units.
     features: the features announced so far, one a row; zero where unused.
-    count: how many rows are in use.
+    kept: how many rows are in use.
     gram: the sum of outer products of the gradients.
     most: the factor of the largest squared feature: one before the first gradient, then two.
     overflowed: number of features that found no free row. The norm is then none of Algorithm 4's,
@@ -25,7 +25,7 @@ class MaxFeatureState(NamedTuple):
 
     coordinates: SpanBasis
     features: jax.Array
-    count: jax.Array
+    kept: jax.Array
     gram: jax.Array
     most: jax.Array
     overflowed: jax.Array
@@ -67,7 +67,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         return MaxFeatureState(
             coordinates=SpanBasis.start(flat),
             features=jnp.zeros((capacity, flat.size), flat.dtype),
-            count=jnp.zeros((), jnp.int32),
+            kept=jnp.zeros((), jnp.int32),
             gram=jnp.zeros((flat.size, flat.size), flat.dtype),
             most=jnp.ones((), flat.dtype),
             overflowed=jnp.zeros((), jnp.int32),
@@ -78,13 +78,13 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         coordinates = state.coordinates.meet(flat)
         vector = coordinates.times(flat)
         is_kept = jnp.any(jnp.all(state.features == vector, axis=1)) | ~jnp.any(vector != 0)
-        fits = state.count < capacity
-        row = jnp.minimum(state.count, capacity - 1)
-        kept = jnp.where(is_kept | ~fits, state.features[row], vector)
+        fits = state.kept < capacity
+        row = jnp.minimum(state.kept, capacity - 1)
+        row_value = jnp.where(is_kept | ~fits, state.features[row], vector)
         return state._replace(
             coordinates=coordinates,
-            features=state.features.at[row].set(kept),
-            count=state.count + (~is_kept & fits).astype(jnp.int32),
+            features=state.features.at[row].set(row_value),
+            kept=state.kept + (~is_kept & fits).astype(jnp.int32),
             overflowed=state.overflowed + (~is_kept & ~fits).astype(jnp.int32),
         )
 
@@ -128,7 +128,7 @@ def _dual_point(state, theta, tolerance):
     r"""The gradient of :math:`\tfrac12\|\theta\|_\star^2`, in the state's coordinates."""
     wide = jnp.finfo(theta.dtype).bits > 32
     tolerance = (1e-13 if wide else 1e-6) if tolerance is None else tolerance
-    in_use = jnp.arange(len(state.features)) < state.count
+    in_use = jnp.arange(len(state.features)) < state.kept
     # Among equals, the least sum of squares: with this much of all features on top.
     ties = 1e-10 if wide else 1e-5
     fixed = (
@@ -158,6 +158,6 @@ def _dual_point(state, theta, tolerance):
         design = shares / jnp.sum(shares)
         return design, point_of(design), iteration + 1
 
-    design = in_use / jnp.maximum(state.count, 1).astype(theta.dtype)
+    design = in_use / jnp.maximum(state.kept, 1).astype(theta.dtype)
     start = (design, point_of(design), jnp.zeros((), jnp.int32))
     return jax.lax.while_loop(is_rough, improve, start)[1]

@@ -56,8 +56,8 @@ def with_varying_norm(
     A gradient that is not finite counts as zero, which changes nothing in any layer but rounding.
 
     A norm of a linear model's features takes them as extra arguments of ``update``: ``features``,
-    those of round ``t``, and ``next_features``, those of round ``t + 1``, which are the ``features``
-    of the next call. ``vn.predict_then_update`` needs no look into the future.
+    those of round ``t``, and ``next_features``, those of round ``t + 1``, which are the
+    ``features`` of the next call. ``vn.predict_then_update`` needs no look into the future.
 
     Args:
       norm: the norms.
@@ -152,8 +152,8 @@ def _require_features(extra_args, params):
     if features is None or next_features is None:
         raise ValueError(
             "This norm learns from the features of a linear model: call `update(gradient, state, "
-            "params, features=..., next_features=...)` with this example's and the next one's (zeros "
-            "after the last), or let `vn.predict_then_update` do it."
+            "params, features=..., next_features=...)` with this example's and the next one's "
+            "(zeros after the last), or let `vn.predict_then_update` do it."
         )
     shapes = jax.tree.map(jnp.shape, params)
     for tree in (features, next_features):
