@@ -1,5 +1,6 @@
 """A linear regressor for scikit-learn."""
 
+import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import assert_all_finite
 
@@ -36,7 +37,8 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
       epsilon: the largest regret of the learner against predicting zero, in units of loss; ``None``
         for the learner's default.
       fit_intercept: add a constant feature of one.
-      average: the coefficients are the average of all points played, or the last one.
+      average: whether the coefficients are the average of all points played, which has a
+        guarantee, or the last one, which mostly predicts better.
       shuffle: whether ``fit`` goes through the rows in random order; ``partial_fit`` never does.
       random_state: of the shuffle.
 

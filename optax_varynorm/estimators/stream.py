@@ -115,7 +115,7 @@ def play(task: Task, numbers: Numbers, played: Played, rows, constant, targets, 
 
 
 def next_points(task: Task, numbers: Numbers, played: Played) -> jax.Array:
-    """Where the learners are after the last row. One more, of zeros, shows it and teaches nothing."""
+    """Where the learners are after the last row: one of zeros shows it, and teaches nothing."""
     width = played.averages.shape[1]
     zeros = np.zeros((_rows_a_chunk(width), width), played.averages.dtype)
     played, *_ = _play_chunk(task, numbers, played, zeros, zeros[:, 0], zeros[:, 0], 1)
