@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 from sklearn import datasets
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -319,6 +320,19 @@ def test_bad_rows_and_labels_are_errors():
         model.partial_fit(X, y, classes=[0, 1, 2])
     with pytest.raises(ValueError, match=r"[Nn]egative"):
         model.fit(X, y, -np.ones(len(y)))
+
+
+def test_a_first_call_that_fails_leaves_no_model():
+    X, y = examples()
+    model = VaryNormClassifier(**FAST)
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(X, y + 1, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.partial_fit(X, y)
+    np.testing.assert_array_equal(
+        fitted_parts(model), fitted_parts(VaryNormClassifier(**FAST).fit(X, y))
+    )
 
 
 def test_targets_beyond_the_dtype_are_an_error():

@@ -11,11 +11,18 @@ import pytest
 import optax_varynorm as vn
 
 OPTIMIZERS = {
+    "diagonal_scale_invariant": vn.diagonal_scale_invariant(),
     "scale_invariant": vn.scale_invariant(),
     "fixed_norm": vn.fixed_norm(),
     "sgd": optax.sgd(0.1),
 }
-every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+every_optimizer = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "scale_invariant" else ())
+        for name in OPTIMIZERS
+    ],
+)
 LEARNERS = {
     name: vn.OnlineLearner(*map(jax.jit, vn.predict_then_update(optimizer)))
     for name, optimizer in OPTIMIZERS.items()

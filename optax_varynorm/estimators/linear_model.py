@@ -77,7 +77,7 @@ class OnlineLinearModel(BaseEstimator):
         return points[:, :features], self._constant * points[:, features]
 
     def _scores(self, X):
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
 
