@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto
 
-.PHONY: demo test test-slow bench bench-networks bench-race lint types format clean
+.PHONY: demo test test-slow bench bench-networks bench-race bench-throughput lint types format clean
 
 demo: .venv/installed
 	$(BIN)/python tools/run_readme.py
@@ -21,9 +21,13 @@ bench: .venv/installed-bench
 bench-networks: .venv/installed-bench
 	$(BIN)/python -m benchmarks.networks
 
-# DATA is a folder of LIBSVM files; without it, scikit-learn's own streams race.
-bench-race: .venv/installed-bench
+# DATA is a folder of LIBSVM files; without it, the streams that scikit-learn and River ship.
+bench-race: .venv/installed-race
 	$(BIN)/python -m benchmarks.race $(if $(DATA),--data $(DATA))
+
+# DATA is a LIBSVM file, such as a9a; without it, drawn rows of its shape.
+bench-throughput: .venv/installed-race
+	$(BIN)/python -m benchmarks.throughput $(if $(DATA),--data $(DATA))
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
@@ -49,6 +53,10 @@ format: .venv/installed-test
 
 .venv/installed-bench: pyproject.toml | .venv/bin/python
 	$(PIP) install --editable '.[bench]'
+	touch $@
+
+.venv/installed-race: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable '.[race]'
 	touch $@
 
 clean:

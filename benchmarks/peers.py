@@ -23,6 +23,11 @@ class Contender(NamedTuple):
     make: Callable[..., optax.GradientTransformation]
     learning_rates: tuple[float, ...] = ()
 
+    @property
+    def settings(self) -> str:
+        """What a stored result depends on, besides the name."""
+        return str(self.learning_rates)
+
 
 # Mechanic learns a factor on its inner learning rate, which its docstring sets to one.
 UNTUNED: dict[str, Callable[[], optax.GradientTransformation]] = {
@@ -64,6 +69,11 @@ def gather(
     contenders |= {name: Contender("untuned", make) for name, make in UNTUNED.items()}
     contenders |= {name: Contender("tuned", make, learning_rates) for name, make in TUNED.items()}
     return contenders
+
+
+def in_order(contenders: dict) -> dict:
+    """By kind: ours, untuned, tuned."""
+    return dict(sorted(contenders.items(), key=lambda item: KINDS.index(item[1].kind)))
 
 
 def choose(contenders: dict[str, Contender], only: str | None, tries: Iterable[str]) -> set[str]:

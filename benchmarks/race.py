@@ -1,9 +1,9 @@
 """Progressive log loss of linear models on real streams: one pass, raw units, predict then learn.
 
 ``python -m benchmarks.race --data FOLDER`` prints a table and writes ``race.json`` to ``--out``
-(default ``out/bench``). The streams are two of scikit-learn's and every ``*.libsvm`` file of the
-folder; rows come one at a time, shuffled once and for all learners alike, with a constant one as
-the last feature.
+(default ``out/bench``). The streams are those that scikit-learn and River ship and every
+``*.libsvm`` file of the folder; rows come one at a time, shuffled once and for all learners alike,
+with a constant one as the last feature. Vowpal Wabbit and River take part if they are installed.
 To try one optimizer against the peers of the last run:
 ``python -m benchmarks.race --data FOLDER --only full_matrix --streams a9a --rows 5000``.
 """
@@ -16,11 +16,12 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from benchmarks import peers, results, streams
+from benchmarks import libraries, linear, peers, results, streams
 
+# The first one is the default for linear models, whose victories are counted at the end.
 OURS = (
+    "scale_invariant",
     "varynorm",
     "fixed_norm",
     "diagonal",
@@ -37,31 +38,17 @@ LEARNING_RATES = peers.half_decades(-8, 2)
 def play(optimizer, features, labels):
     """The loss of each round, paid before it is learned from.
 
-    The rows are on offer to learners that take ``features`` (this round's) and ``next_features``;
-    the last row has no next, and stands in for it.
+    The last row has no next, and stands in for it.
     """
-    optimizer = optax.with_extra_args_support(optimizer)
-
-    def play_round(carry, example):
-        params, state = carry
-        row, next_row, label = example
-        # log(1 + exp(z)) - label * z, and its derivative by z = <row, params>.
-        score = row @ params
-        value = jax.nn.softplus(score) - label * score
-        gradient = (jax.nn.sigmoid(score) - label) * row
-        updates, state = optimizer.update(
-            gradient, state, params, features=row, next_features=next_row
-        )
-        return (optax.apply_updates(params, updates), state), value
-
-    params = jnp.zeros(features.shape[1])
+    play_round, carry = linear.rounds(optimizer, features.shape[1])
     next_rows = jnp.concatenate([features[1:], features[-1:]])
-    carry = (params, optimizer.init(params))
     return jax.lax.scan(play_round, carry, (features, next_rows, labels))[1]
 
 
 def measure(contender, stream):
-    """All learning rates at once; the one with the lowest mean loss."""
+    """The libraries know how; of optimizers, all learning rates at once and the best of them."""
+    if isinstance(contender, libraries.Library):
+        return contender.measure(stream)
     stream = jax.tree.map(jnp.asarray, stream)
     program = jax.jit(peers.play_grid(contender, play)).lower(*stream).compile()
     began = time.perf_counter()
@@ -78,6 +65,12 @@ def measure(contender, stream):
 
 def log_loss(record):
     return float(results.numbers(record["log_loss"]))
+
+
+def lowest(learners, kind):
+    """The best of a kind, by name and log loss; not a number if none of it was measured."""
+    losses = {name: log_loss(r) for name, r in learners.items() if r["kind"] == kind}
+    return min(losses.items(), key=lambda item: item[1], default=("-", float("nan")))
 
 
 def cells(name, everything, write):
@@ -100,12 +93,13 @@ def show(everything):
         row = cells(name, everything, lambda r: results.mark(results.figure(log_loss(r)), r))
         rows.append([*row, record["kind"], "" if speed is None else f"{speed:,.0f}"])
     for kind in peers.KINDS:
-        lowest = [
-            results.best(stream["learners"], kind, log_loss) for stream in everything.values()
-        ]
-        rows.append([f"best {kind}", *map(results.figure, lowest), "", ""])
+        best = [lowest(stream["learners"], kind)[1] for stream in everything.values()]
+        rows.append([f"best {kind}", *map(results.figure, best), "", ""])
     results.show(["mean log loss", *everything, "kind", "examples/s"], rows)
-    print("Examples a second: on the longest stream; tuned ones play all their rates at once.")
+    print(
+        "Examples a second: on the longest stream; tuned ones play all their rates at once, "
+        "vw parses its text meanwhile."
+    )
     print(results.cached_note([r for s in everything.values() for r in s["learners"].values()]))
     tuned = [name for name, record in learners.items() if record["kind"] == "tuned"]
     if tuned:
@@ -116,6 +110,25 @@ def show(everything):
         )
 
 
+def show_victories(name, everything):
+    """One of ours against the best peers of each stream, and on how many it is below them."""
+    rows, wins = [], {"untuned": 0, "tuned": 0}
+    for stream, result in everything.items():
+        ours = log_loss(result["learners"][name])
+        row = [stream, results.figure(ours)]
+        for kind in wins:
+            peer, loss = lowest(result["learners"], kind)
+            wins[kind] += ours < loss
+            row += [results.figure(loss), peer]
+        rows.append(row)
+    results.show(["stream", name, "best untuned", "by", "best tuned", "by"], rows)
+    count = len(everything)
+    print(
+        f"{name}: below every untuned peer on {wins['untuned']} of {count} streams; "
+        f"below every tuned on {wins['tuned']} of {count}"
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     results.add_arguments(parser)
@@ -124,12 +137,15 @@ def main():
     parser.add_argument("--rows", type=int, help="play only the first rows of each stream")
     parser.add_argument("--order", default="0", help="the shuffle's seed, or: stored")
     arguments = parser.parse_args()
-    contenders = peers.gather(OURS, VARIANTS, LEARNING_RATES, arguments.tries)
+    optimizers = peers.gather(OURS, VARIANTS, LEARNING_RATES, arguments.tries)
+    contenders = peers.in_order(optimizers | libraries.present())
     chosen = peers.choose(contenders, arguments.only, arguments.tries)
     seed = None if arguments.order == "stored" else int(arguments.order)
     available = streams.available(arguments.data)
     names = results.pick("--streams", arguments.streams, available)
 
+    for note in libraries.notes():
+        print(note)
     everything = {}
     for name in names:
         stream = streams.load(name, arguments.data, arguments.rows, seed)
@@ -151,6 +167,9 @@ def main():
         results.write(arguments.out / "race.json", {"settings": settings, "streams": everything})
     print()
     show(everything)
+    if default := next((name for name in contenders if name in chosen & set(OURS)), None):
+        print()
+        show_victories(default, everything)
     print(f"\nwrote {arguments.out / 'race.json'}")
 
 

@@ -49,16 +49,16 @@ def fingerprint(*parts: Any) -> str:
 
 
 def measure_all(
-    contenders: dict[str, Contender],
+    contenders: dict[str, Any],
     chosen: set[str],
-    measure: Callable[[Contender], dict[str, Any]],
+    measure: Callable[[Any], dict[str, Any]],
     cache: pathlib.Path,
     key: str,
 ) -> dict[str, dict[str, Any]]:
     """The chosen ones measured, the other peers from the cache where it has this key.
 
     Args:
-      contenders: all, by name.
+      contenders: all, by name; each has a ``kind`` and ``settings`` that its results depend on.
       chosen: names to measure now.
       measure: gives a record, which must be JSON; ``kind`` and ``cached`` are added to it.
       cache: a JSON file of peers' records by key, brought up to date.
@@ -67,12 +67,12 @@ def measure_all(
     stored = json.loads(cache.read_text()) if cache.exists() else {}
     records = {}
     for name, contender in contenders.items():
-        known = stored.get(key, {}).get(f"{name} {contender.learning_rates}")
+        known = stored.get(key, {}).get(f"{name} {contender.settings}")
         if name in chosen:
             record = {"kind": contender.kind, **measure(contender)}
             records[name] = {**record, "cached": False}
             if contender.kind != "ours":
-                stored.setdefault(key, {})[f"{name} {contender.learning_rates}"] = record
+                stored.setdefault(key, {})[f"{name} {contender.settings}"] = record
         elif known is not None and contender.kind != "ours":
             records[name] = {**known, "cached": True}
     write(cache, stored)

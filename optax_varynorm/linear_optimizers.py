@@ -124,8 +124,10 @@ def full_matrix_scale_invariant(
             "`capacity`, the number of feature vectors to keep, goes with `cover='max'`, which "
             "needs it: such as `capacity=1000` for a thousand examples."
         )
-    norm = feature_cover_norm("span") if capacity is None else max_feature_norm(capacity)
-    return _learn(norm, epsilon, scale_learner)
+    if capacity is None:
+        return _learn(feature_cover_norm("span"), epsilon, scale_learner)
+    learner = _learn(max_feature_norm(capacity), epsilon, scale_learner)
+    return optax.GradientTransformationExtraArgs(learner.init, learner.update)  # uncertified
 
 
 def _learn(norm: VaryingNorm, epsilon, scale_learner) -> optax.GradientTransformation:

@@ -65,7 +65,7 @@ class LargestFeature(ScalarNorm):
 class ScalarMax(ScalarNorm):
     """alg:scale in one dimension, ||x||_t^2 = (sum_{i <= t} g_i^2 + 2 max_{i <= t+1} f_i^2) x^2.
 
-    The factor of ||.||_0, before the first gradient of the game, is 1 and not 2.
+    The factor of ||.||_0, before the first gradient that is not zero, is 1 and not 2.
     """
 
     def __init__(self, d=1, squares=0.0, largest=0.0, factor=1.0):
@@ -73,6 +73,8 @@ class ScalarMax(ScalarNorm):
         self.scale = math.sqrt(squares + factor * largest**2)
 
     def with_gradient(self, g):
+        if not np.any(g):
+            return self
         return ScalarMax(squares=self.squares + g[0] ** 2, largest=self.largest, factor=2.0)
 
     def with_feature(self, f):
@@ -127,6 +129,8 @@ class MaxNorm:
         self.solved = {}
 
     def with_gradient(self, g):
+        if not np.any(g):
+            return self
         return MaxNorm(len(g), self.features, np.vstack([self.gradients, g]))
 
     def with_feature(self, f):

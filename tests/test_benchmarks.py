@@ -1,5 +1,6 @@
 """The benchmarks run; their figures are the business of ``make bench`` and its kin."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -78,6 +79,51 @@ def test_the_race_plays_what_the_online_loop_plays(tmp_path):
     for name, optimizer in (("full_matrix", vn.full_matrix()), ("sgd", optax.sgd(rate))):
         game = vn.play(optimizer, log_loss, tuple(stream), jnp.zeros(4))
         assert learners[name]["log_loss"] == pytest.approx(float(game.losses.mean()), rel=1e-4)
+
+
+def needs(*packages):
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"pip install {' '.join(missing)}")
+
+
+@pytest.mark.slow
+@needs("vowpalwabbit", "river")
+def test_other_libraries_take_part_in_the_race(tmp_path):
+    settings = ("--streams", "phishing,iris", "--rows", "200")
+    theirs = ("vw", "vw --coin", "river logistic", "river scaled logistic")
+    printed = run("race", tmp_path, *settings, "--only", ",".join(["fixed_norm", *theirs]))
+    assert "fixed_norm: below every untuned peer on" in printed
+    first = json.loads((tmp_path / "race.json").read_text())["streams"]["phishing"]["learners"]
+    assert set(first) == {"fixed_norm", *theirs}
+    coin_flips = np.log(2)
+    assert all(0 < record["log_loss"] < coin_flips for record in first.values())
+    scored, own = first["vw"]["readings"].values()
+    assert scored == pytest.approx(own, rel=1e-5), "our log loss is Vowpal Wabbit's"
+
+    printed = run("race", tmp_path, *settings, "--only", "fixed_norm")
+    assert "cached" in printed
+    again = json.loads((tmp_path / "race.json").read_text())["streams"]["phishing"]["learners"]
+    assert again["vw --coin"] == {**first["vw --coin"], "cached": True}
+
+
+def test_libraries_that_are_missing_are_named(monkeypatch):
+    from benchmarks import libraries
+
+    monkeypatch.setattr(libraries, "is_installed", lambda package: False)
+    assert libraries.present() == {}
+    assert [note.split()[-1] for note in libraries.notes()] == ["vowpalwabbit", "river"]
+
+
+@pytest.mark.slow
+@needs("vowpalwabbit")
+def test_throughput_is_compared_with_vowpal_wabbit(tmp_path):
+    learners = "diagonal,4*diagonal,no_such_learner"
+    printed = run("throughput", tmp_path, "--rows", "200", "--turns", "1", "--learners", learners)
+    assert "Left out: vn.no_such_learner" in printed
+    records = json.loads((tmp_path / "throughput.json").read_text())["learners"]
+    assert {"vw --coin", "diagonal", "4*diagonal"} <= set(records)
+    assert all(record["examples_per_second"] > 0 for record in records.values())
+    assert records["vw --coin"]["ratio to vw --coin"] == 1
 
 
 @pytest.mark.slow

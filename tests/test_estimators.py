@@ -61,7 +61,8 @@ def hard_streams():
     X, y = examples(3000)
     late = X.copy()
     late[:2000, 0] = 0
-    one_class_first = np.argsort(y[:1500], kind="stable")
+    by_class = np.append(np.argsort(y[:2400], kind="stable"), np.arange(2400, 3000))
+    assert not y[by_class[:1000]].any()
     sizes = np.float32([1e-30, 1.0, 1e30, 1e-30, 1e30])
     zeros = X.copy()
     zeros[::3] = 0
@@ -70,10 +71,7 @@ def hard_streams():
         "a constant column": (np.hstack([X[:, :4], np.full((len(X), 1), 7, np.float32)]), y),
         "duplicated columns": (X[:, [0, 0, 1, 1, 1]], y),
         "rows of zeros": (zeros, y),
-        "a single class at first": (
-            np.concatenate([X[:1500][one_class_first], X[1500:]]),
-            np.concatenate([y[:1500][one_class_first], y[1500:]]),
-        ),
+        "a single class for a thousand rows": (X[by_class], y[by_class]),
         "nearly the largest and smallest sizes": (X / np.abs(X).max(axis=0) * sizes, y),
     }
 
