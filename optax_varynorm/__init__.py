@@ -90,6 +90,7 @@ from optax_varynorm.reductions import (
     scale_by_coin_betting,
     with_varying_norm,
 )
+from optax_varynorm.two_calls import OnlineLearner, OnlineLearnerState, predict_then_update
 
 __version__ = "0.1.0"
 
@@ -107,6 +108,8 @@ __all__ = [
     "Geometry",
     "GrowingInverse",
     "KTBettingState",
+    "OnlineLearner",
+    "OnlineLearnerState",
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
@@ -152,6 +155,7 @@ __all__ = [
     "per_coordinate",
     "play",
     "polyhedron",
+    "predict_then_update",
     "primal_norm",
     "product",
     "project",

@@ -10,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from sklearn import datasets
 
 import optax_varynorm as vn
+from benchmarks import after_the_stream, several_classes
+from optax_varynorm.estimators import VaryNormClassifier
 from tools import run_readme
 
 
@@ -138,3 +141,20 @@ def test_portfolios_on_a_synthetic_market(tmp_path):
     assert not any(report["inaccurate_projections"].values())
     best = report["log_wealth"].pop("best constant portfolio in hindsight")
     assert best > report["log_wealth"]["uniform, rebalanced daily"]
+
+
+@pytest.mark.slow
+def test_the_estimators_defaults_are_the_better_choice_on_wine():
+    """Two of the figures that decided them."""
+    X, y = datasets.load_wine(return_X_y=True)
+    softmax, ovr = (
+        several_classes.progressive_log_loss(way, X, y, seed=0) for way in ("softmax", "ovr")
+    )
+    assert softmax < ovr
+    last, average = (
+        after_the_stream.held_out_loss(
+            VaryNormClassifier(average=average), after_the_stream.log_loss, X, y, seed=0
+        )
+        for average in (False, True)
+    )
+    assert last < average

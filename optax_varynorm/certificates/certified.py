@@ -24,6 +24,11 @@ class CertifiedTransformation(optax.GradientTransformationExtraArgs):
         self.regret_bound = regret_bound
         return self
 
+    def __getnewargs__(self):
+        """What ``copy`` makes another one from: that of a NamedTuple lacks the bound."""
+        transformation = optax.GradientTransformationExtraArgs(self.init, self.update)
+        return transformation, self.regret_bound
+
 
 def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:
     """The bound of a learner; asking for a number raises an error if it has none."""
