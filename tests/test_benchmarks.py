@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
     printed = run("speed", tmp_path, "--smoke")
     rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
     assert all(name in printed for name in rows)
-    assert all(value > 0 for value in rows.values())
+    assert all(math.isfinite(value) for value in rows.values())
     assert (tmp_path / "speed.png").stat().st_size > 10_000
 
 
