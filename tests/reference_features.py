@@ -426,7 +426,7 @@ GAMES = {
     "algorithm 4, span": algorithm_4_ellipsoid,
     "algorithm 4, coordinate": partial(algorithm_4_ellipsoid, start="coordinate"),
     "combined": lambda features, slope, epsilon=1.0: combined(
-        features, slope, [(Algorithm4Coordinate, 10.0 * epsilon), (Algorithm3, epsilon)]
+        features, slope, [(Algorithm4Coordinate, 30.0 * epsilon), (Algorithm3, 0.3 * epsilon)]
     ),
 }
 

@@ -23,7 +23,7 @@ OPTIMIZERS = {
         vn.feature_cover_norm("coordinate"),
         vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON)),
     ),
-    "combined": vn.scale_invariant(EPSILON),
+    "combined": vn.scale_invariant(EPSILON, scale_learner=vn.coin_betting),
 }
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 fast_optimizers = pytest.mark.parametrize("name", [n for n in OPTIMIZERS if "max" not in n])
