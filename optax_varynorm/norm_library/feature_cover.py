@@ -87,7 +87,8 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
     def grow(state, flat, share):
         if not flat.size:
             return state
-        vector = state.coordinates.times(flat)
+        # The same product that measured the gradient, so that it is computed once.
+        vector = state.coordinates.times(_known_part(state, flat))
         primal = growing_inverse.times(state.inverse, vector)
         return FeatureCoverState(
             coordinates=state.coordinates,
@@ -122,7 +123,7 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
 
     def known_part(state, gradient):
         flat, unravel = ravel_pytree(gradient)
-        return unravel(jnp.where(state.coordinates.sizes > 0, flat, 0))
+        return unravel(_known_part(state, flat))
 
     return VaryingNorm(
         init=init,
@@ -133,6 +134,10 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         known_part=known_part,
         observe_features=observe_features,
     )
+
+
+def _known_part(state, flat):
+    return jnp.where(state.coordinates.sizes > 0, flat, 0)
 
 
 def _measure(state, flat):
