@@ -12,6 +12,10 @@ import jax.numpy as jnp
 
 from optax_varynorm import _precision
 
+# Entries are cut here, where float32 can still square them; a coordinate is then enlarged until
+# they are not.
+FARTHEST = 2.0**60
+
 
 class FirstSizes(NamedTuple):
     """``D`` is diagonal: each coordinate is divided by its first nonzero size.
@@ -63,6 +67,7 @@ class SpanBasis(NamedTuple):
 
     Attributes:
       sizes: as in ``FirstSizes``: columns are divided by them, to keep the elimination in range.
+        A feature 2^60 times as large as its first size counts as that.
       matrix: ``D`` for columns of size one.
       known: which rows have a pivot.
     """
@@ -93,8 +98,12 @@ class SpanBasis(NamedTuple):
 
     def times(self, vector: jax.Array) -> jax.Array:
         """``D vector``."""
-        product = _product(self.matrix, _precision.ratio(vector, self.sizes))
+        product = _product(self.matrix, self.divide(vector))
         return jnp.where(self.known, product, 0)
+
+    def divide(self, vector: jax.Array) -> jax.Array:
+        """By the sizes of the columns."""
+        return jnp.clip(_precision.ratio(vector, self.sizes), -FARTHEST, FARTHEST)
 
     def transposed_times(self, vector: jax.Array) -> jax.Array:
         product = _product(jnp.where(self.known, vector, 0), self.matrix)
@@ -119,7 +128,7 @@ def _product(left, right):
 
 def _pivot_if_new(_, carry):
     basis, features = carry
-    vector = _precision.ratio(features, basis.sizes)
+    vector = basis.divide(features)
     entries = _product(basis.matrix, vector)
     # What rounding may have made of a zero, with room for what the elimination's steps added.
     noise = jnp.finfo(vector.dtype).eps ** (2 / 3) * _product(

@@ -7,13 +7,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm.norm_library import growing_inverse
-from optax_varynorm.norm_library.feature_coordinates import FirstSizes, SpanBasis
+from optax_varynorm.norm_library.feature_coordinates import FARTHEST, FirstSizes, SpanBasis
 from optax_varynorm.norm_library.growing_inverse import GrowingInverse
 from optax_varynorm.norms import VaryingNorm
-
-# Entries are cut here, where float32 can still square them; the coordinate is then enlarged until
-# they are not.
-FARTHEST = 2.0**60
 
 
 class FeatureCoverState(NamedTuple):
@@ -46,7 +42,8 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
       start: what a new direction brings. ``"coordinate"``: a coordinate enters the matrix with the
         square of its first nonzero feature, so that the units of a feature do not matter.
         ``"span"``: a feature vector outside the span of those before is added whole, so that no
-        invertible linear map of the features matters; that costs another read of a matrix.
+        invertible linear map of the features matters; that costs another read of a matrix, and
+        a feature should not grow by more than 2^60 in float32.
     """
     if start not in ("coordinate", "span"):
         raise ValueError(f"`start` must be 'coordinate' or 'span', not {start!r}.")
@@ -147,8 +144,9 @@ def _measure(state, flat):
 
 
 def _outgrown(state, vector):
-    """Above one for entries whose coordinate is to start afresh."""
-    return vector**2 / jnp.maximum(growing_inverse.OUTGROWN * state.weights, 1)
+    """Above one for entries whose coordinate is to start afresh; zero for what is no number."""
+    excess = vector**2 / jnp.maximum(growing_inverse.OUTGROWN * state.weights, 1)
+    return jnp.where(jnp.isnan(excess), 0, excess)
 
 
 def _restart_coordinate(carry):
