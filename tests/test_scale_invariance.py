@@ -24,6 +24,7 @@ OPTIMIZERS = {
         vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON)),
     ),
     "combined": vn.scale_invariant(EPSILON, scale_learner=vn.coin_betting),
+    "default": vn.scale_invariant(),
 }
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 fast_optimizers = pytest.mark.parametrize("name", [n for n in OPTIMIZERS if "max" not in n])
@@ -70,7 +71,7 @@ def total(state, field):
     )
 
 
-@every_optimizer
+@pytest.mark.parametrize("name", reference.GAMES)
 def test_predictions_are_those_of_the_reference(name, x64):
     features, labels = stream(seed=0, rounds=50, dimension=4)
     expected = reference.GAMES[name](
