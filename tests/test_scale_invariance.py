@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optax_varynorm as vn
-from optax_varynorm.norm_library import max_feature
+from optax_varynorm.norm_library import growing_inverse, max_feature
 from tests import reference_features as reference
 
 EPSILON = 10.0
@@ -167,6 +167,45 @@ def test_regret_is_below_the_bound(name, seed, growth):
 
 TRACKED = {name: vn.track_regret(optimizer) for name, optimizer in OPTIMIZERS.items()}
 bound_of = jax.jit(vn.regret_bound)
+
+
+@pytest.mark.parametrize("start", ["coordinate", "span"])
+@pytest.mark.parametrize("outgrows", [False, True])
+def test_the_cover_knows_its_matrix_and_its_leader(start, outgrows, x64):
+    """Also after a feature outgrew its weight a million times and started afresh."""
+    rng = np.random.default_rng(9)
+    norm = vn.feature_cover_norm(start)
+    observe_features, observe_gradient = (
+        jax.jit(norm.observe_features),
+        jax.jit(norm.observe_gradient),
+    )
+    to_primal, squared_norm = jax.jit(norm.to_primal), jax.jit(functools.partial(squared, norm))
+    state = norm.init(jnp.zeros(4))
+    received = np.zeros(4)
+    points = rng.normal(size=(20, 4))
+    lengths = np.zeros(20)
+    for t in range(60):
+        feature = rng.normal(size=4)
+        if outgrows and t == 30:
+            feature[2] *= 1e6
+        share = rng.uniform()
+        state = observe_features(state, jnp.asarray(feature))
+        assert to_primal(state, jnp.asarray(feature)) @ feature <= 1 + 1e-9
+        gradient = jnp.asarray(rng.uniform(-1, 1) * feature)
+        state = observe_gradient(state, gradient, jnp.asarray(share))
+        received += share * np.asarray(gradient)
+        grown = np.asarray(squared_norm(state, jnp.asarray(points)))
+        assert np.all(grown >= lengths * (1 - 1e-9))
+        lengths = grown
+    np.testing.assert_allclose(
+        norm.leader(state), to_primal(state, jnp.asarray(received)), rtol=1e-6
+    )
+    matrix = np.linalg.inv(growing_inverse.dense(state.inverse))
+    np.testing.assert_allclose(np.diag(matrix), state.weights, rtol=1e-4 if outgrows else 1e-9)
+
+
+def squared(norm, state, points):
+    return jax.vmap(lambda x: norm.to_dual(state, x) @ x)(points)
 
 
 def test_the_paper_s_own_norm_has_no_bound():
