@@ -52,6 +52,7 @@ class VaryingNorm(NamedTuple):
         and the features; ``None`` for norms of gradients alone. The features of round ``t`` are
         announced before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features that were announced before, change nothing.
+      has_proof: whether ``strong_convexity`` is proved. Without it no regret bound is given out.
     """
 
     init: Callable[[optax.Params], NormState]
@@ -63,6 +64,7 @@ class VaryingNorm(NamedTuple):
     leader: Callable[[NormState], jax.Array] | None = None
     known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
     observe_features: Callable[[NormState, optax.Params], NormState] | None = None
+    has_proof: bool = True
 
     @property
     def is_quadratic(self) -> bool:

@@ -128,7 +128,7 @@ def test_algorithm_2_matches_the_reference_in_lp_norms(x64, p, domain):
 
 @pytest.mark.parametrize("surrogate", ["tight", pytest.param("paper", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("domain", ["none", "half_space", "hyperplane", "affine", "l2_ball"])
-@pytest.mark.parametrize("dimension", [7, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dimension", DIMENSIONS_WITH_A_DOMAIN)
 @pytest.mark.parametrize("norm", ["full_matrix", "full_matrix_root", "l2.0"])
 def test_float32_stays_within_a_thousandth(norm, dimension, domain, surrogate):
     start = start_for(domain, dimension)

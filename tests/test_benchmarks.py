@@ -34,7 +34,10 @@ def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
     printed = run("speed", tmp_path, "--smoke")
     rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
     assert all(name in printed for name in rows)
-    assert all(math.isfinite(value) for value in rows.values())
+    # Between two tiny sizes a busy machine may measure a negative growth.
+    (exponent,) = (name for name in rows if name.startswith("growth exponent"))
+    assert math.isfinite(rows.pop(exponent))
+    assert all(value > 0 for value in rows.values())
     assert (tmp_path / "speed.png").stat().st_size > 10_000
 
 

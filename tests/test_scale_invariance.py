@@ -208,8 +208,18 @@ def squared(norm, state, points):
     return jax.vmap(lambda x: norm.to_dual(state, x) @ x)(points)
 
 
-def test_the_paper_s_own_norm_has_no_bound():
-    optimizer = vn.track_regret(OPTIMIZERS["algorithm 4, max"])
+@pytest.mark.parametrize(
+    "learner",
+    [
+        OPTIMIZERS["algorithm 4, max"],
+        vn.with_varying_norm(
+            vn.max_feature_norm(capacity=4), vn.scale_by_coin_betting(vn.ftrl_step())
+        ),
+    ],
+    ids=["ready-made", "composed"],
+)
+def test_the_paper_s_own_norm_has_no_bound(learner):
+    optimizer = vn.track_regret(learner)
     with pytest.raises(ValueError, match="No regret bound is known"):
         vn.regret_bound(optimizer.init(jnp.zeros(2)), jnp.ones(2))
 

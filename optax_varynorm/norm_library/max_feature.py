@@ -124,6 +124,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         to_primal=to_primal,
         known_part=known_part,
         observe_features=observe_features,
+        has_proof=False,
     )
 
 

@@ -88,6 +88,12 @@ def scale_by_coin_betting(
                 "The bound of `scale_by_coin_betting` is for `ftrl_step()` as its direction "
                 "learner, inside `with_varying_norm`."
             )
+        if not norm.has_proof:
+            raise ValueError(
+                "No regret bound is known for this norm: it is not strongly convex. The regret "
+                "itself is: `regret(state, comparator)`. Of Algorithm 4, `cover='ellipsoid'` has a "
+                "bound."
+            )
         length = primal_norm(norm, norm_state, optax.tree.sub(comparator, state.origin))
         squares = state.direction_state.squared_dual_norm_sum
         sigma = jnp.asarray(norm.strong_convexity, squares.dtype)
