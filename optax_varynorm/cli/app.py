@@ -10,12 +10,10 @@ import rich.console
 import typer
 import typer.core
 
+from optax_varynorm.tables.errors import DataError
+
 DATA_ERROR = 1
 INTERRUPTED = 130
-
-
-class DataError(Exception):
-    """Something about a file that the user can mend; the message is one line that says how."""
 
 
 class OneLineErrors(typer.core.TyperGroup):
