@@ -1,6 +1,7 @@
 """``varynorm bench``: how fast a round is on this machine."""
 
 import json
+import statistics
 import time
 from typing import Annotated
 
@@ -18,19 +19,23 @@ from optax_varynorm.racing import linear
 OF_VECTORS = ("fixed_norm", "diagonal", "diagonal_scale_invariant")
 OF_MATRICES = ("varynorm", "full_matrix", "full_matrix_adagrad", "scale_invariant")
 ROUNDS = 512
+TURNS = 5
 
 
 def rounds_per_second(name: str, dimension: int) -> float:
-    """Of a linear model at the optimizer's defaults, on drawn rows; compiled beforehand."""
+    """Of a linear model at the optimizer's defaults, on drawn rows; the median of some turns."""
     rows = jax.random.normal(jax.random.key(0), (ROUNDS, dimension)) / jnp.sqrt(dimension)
     stream = (rows, jnp.roll(rows, -1, axis=0), jnp.arange(ROUNDS) % 2 * 1.0)
     play_round, carry = linear.rounds(getattr(vn, name)(), dimension)
     program = (
         jax.jit(lambda *start: jax.lax.scan(play_round, *start)).lower(carry, stream).compile()
     )
-    began = time.perf_counter()
-    jax.block_until_ready(program(carry, stream))
-    return ROUNDS / (time.perf_counter() - began)
+    speeds = []
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        jax.block_until_ready(program(carry, stream))
+        speeds.append(ROUNDS / (time.perf_counter() - began))
+    return statistics.median(speeds)
 
 
 @app.command()

@@ -4,7 +4,8 @@
 from optax_varynorm.cli.app import app
 from optax_varynorm.cli import fit
 from optax_varynorm.cli import predict
+from optax_varynorm.cli import race
 from optax_varynorm.cli import bench
 # isort: on
 
-__all__ = ["app", "bench", "fit", "predict"]
+__all__ = ["app", "bench", "fit", "predict", "race"]

@@ -14,16 +14,16 @@ def clean(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_missing, pa.scalar(None, pa.string()), trimmed)
 
 
-def as_numbers(text: pa.ChunkedArray) -> tuple[pa.ChunkedArray | None, int]:
-    """The numbers in clean text; or ``None`` and the index of the first value that is not one."""
+def read_numbers(text: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Float64, null where missing; ``None`` if something is neither missing nor a number."""
     try:
-        return pc.cast(text, pa.float64()), -1
+        numbers = pc.cast(text, pa.float64())  # most columns need no cleaning
     except pa.ArrowInvalid:
-        pass
-    try:
-        return pc.cast(_without_plus(text), pa.float64()), -1
-    except pa.ArrowInvalid:
-        return None, next(i for i, value in enumerate(text) if not is_number(value))
+        try:
+            numbers = pc.cast(_without_plus(clean(text)), pa.float64())
+        except pa.ArrowInvalid:
+            return None
+    return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
 
 
 def is_number(value: pa.Scalar) -> bool:

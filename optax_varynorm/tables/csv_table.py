@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from optax_varynorm.tables import batches
-from optax_varynorm.tables.columns import as_numbers, clean, is_number
+from optax_varynorm.tables.columns import clean, is_number, read_numbers
 from optax_varynorm.tables.errors import DataError, quoted
 from optax_varynorm.tables.files import open_bytes
 
@@ -74,9 +74,10 @@ class CsvTable:
 
     def numbers(self, name: str, column: pa.ChunkedArray, first_row: int) -> pa.ChunkedArray:
         """As float64, null where missing."""
-        text = clean(column)
-        numbers, bad = as_numbers(text)
+        numbers = read_numbers(column)
         if numbers is None:
+            text = clean(column)
+            bad = next(index for index, value in enumerate(text) if not is_number(value))
             raise DataError(
                 f"{self.path}: row {first_row + bad}, column {name!r}: {text[bad].as_py()!r} is "
                 f"not a number. Mend it, or take the column for categories: --categorical {name}"
