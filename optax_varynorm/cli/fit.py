@@ -115,14 +115,11 @@ def fit(
         )
     else:
         model = _continue(table, model_file.load(resume), resume, target)
-    if not as_json:
-        notes().print(summary.task(model), markup=False)
-
-    with (
-        interrupting.deferred() as asked_to_stop,
-        progress.bar("learning", model.source.rows, model.source.learned) as show,
-    ):
-        learned = learning.learn(model, table, asked_to_stop, show)
+    with interrupting.deferred() as asked_to_stop:
+        if not as_json:
+            notes().print(summary.task(model), markup=False)
+        with progress.bar("learning", model.source.rows, model.source.learned) as show:
+            learned = learning.learn(model, table, asked_to_stop, show)
         model_file.save(path, learned.model)
     for line in learned.surprises.lines():
         notes().print(f"{data}: {line}", markup=False)

@@ -6,6 +6,7 @@ Rows are counted from one, after the header.
 import csv
 import io
 import pathlib
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ from optax_varynorm.tables import batches
 from optax_varynorm.tables.columns import clean, is_number, read_numbers
 from optax_varynorm.tables.errors import DataError, quoted
 from optax_varynorm.tables.files import open_bytes
+
+
+ARROW_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 
 
 class CsvTable:
@@ -61,7 +65,8 @@ class CsvTable:
                     column_types=dict.fromkeys(self.columns, pa.string()), strings_can_be_null=False
                 ),
             )
-            yield from batches.of_size(reader, size, skip)
+            with reader:
+                yield from batches.of_size(reader, size, skip)
         except pa.ArrowInvalid as error:
             raise DataError(f"{self.path}: {self._why(ragged, error)}") from error
 
@@ -103,7 +108,11 @@ class CsvTable:
                 f"{number}{row.actual_columns} fields where {row.expected_columns} are expected. "
                 "Mend the row, or say what is between fields: --delimiter."
             )
-        return str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
+        if found := ARROW_PLACE.match(message):
+            column, row, what = found.groups()
+            return f"row {int(row) - self.has_header}, column {self.columns[int(column)]!r}: {what}"
+        return message
 
 
 def _looks_like_a_header(first_row):
