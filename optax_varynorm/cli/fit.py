@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 from typing import Annotated, Literal
 
 import typer
@@ -128,8 +129,11 @@ def fit(
         report_page.write(report, f"varynorm fit {data.name}", result, learned.model.curve)
     typer.echo(json.dumps(result) if as_json else summary.text(result))
     if not result["finished"]:
-        named = "" if table.is_sparse else f" --target {model.schema.target.name}"
-        typer.echo(f"To go on: varynorm fit {data}{named} --resume {path}", err=True)
+        command = ["varynorm", "fit", str(data)]
+        command += [] if table.is_sparse else ["--target", model.schema.target.name]
+        command += [] if header is None else ["--header" if header else "--no-header"]
+        command += [] if delimiter is None else ["--delimiter", delimiter]
+        typer.echo(f"To go on: {shlex.join([*command, '--resume', str(path)])}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -167,7 +171,8 @@ def _continue(table, model, path, target):
     if not is_same and not is_done:
         raise DataError(
             f"{path}: stopped in the middle of {source.name}, which {table.path} is not. "
-            f"First finish it: varynorm fit {source.name} --resume {path}"
+            "First finish it: "
+            + shlex.join(["varynorm", "fit", source.name, "--resume", str(path)])
         )
     if is_same:
         return model

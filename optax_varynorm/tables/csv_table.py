@@ -17,7 +17,6 @@ from optax_varynorm.tables.columns import clean, is_number, read_numbers
 from optax_varynorm.tables.errors import DataError, quoted
 from optax_varynorm.tables.files import open_bytes
 
-
 ARROW_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
 
 

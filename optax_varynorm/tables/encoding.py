@@ -14,13 +14,18 @@ import scipy.sparse
 from optax_varynorm.tables.errors import DataError, quoted
 from optax_varynorm.tables.schema import Categorical, Numeric, Schema, label_text
 
+NEW_CATEGORY = "with a category never seen before, predicted from the other columns"
+MISSING_CATEGORY = "without a value, where all had one before, predicted from the other columns"
+MISSING_NUMBER = "without a value, where all had one before, taken as 0"
+NEW_INDEX = "with an index never seen before, predicted from the others"
+
 
 class Surprises(collections.Counter):
-    """How many values were new, by column and by what was new about them."""
+    """How many rows had something new, by column and by what was new."""
 
     def lines(self) -> list[str]:
         return [
-            f"{count:,} values of column {column!r} {what}: no feature of the model shows them"
+            f"column {column!r}: {count:,} rows {what}"
             for (column, what), count in sorted(self.items())
         ]
 
@@ -116,9 +121,7 @@ def _encode_numbers(column, values, table, first_row, part, surprises):
         if column.has_missing:
             part[:, 1] = values.is_null().to_numpy()
         else:
-            surprises[column.name, "are missing, as none was before (taken as 0)"] += (
-                values.null_count
-            )
+            surprises[column.name, MISSING_NUMBER] += values.null_count
         values = pc.fill_null(values, 0.0)
     part[:, 0] = require_finite(values.to_numpy(), column.name, table, first_row)
 
@@ -134,9 +137,9 @@ def _encode_categories(column: Categorical, text, part, surprises):
     if new := place.null_count:
         gone = 0 if column.has_missing else text.null_count
         if gone:
-            surprises[column.name, "are missing, as none was before"] += gone
+            surprises[column.name, MISSING_CATEGORY] += gone
         if new > gone:
-            surprises[column.name, "are of categories never seen before"] += new - gone
+            surprises[column.name, NEW_CATEGORY] += new - gone
 
 
 def sparse_features(width, table, batch, first_row, surprises):
@@ -148,7 +151,8 @@ def sparse_features(width, table, batch, first_row, surprises):
             f"{table.path}: row {row}, feature {rows.indices[wrong[0]]}: {rows.data[wrong[0]]} is "
             f"not a finite number of float32, whose largest is {largest:.3g}."
         )
-    if new := int(np.count_nonzero(rows.indices >= width)):
-        surprises["index", "are of indices never seen before"] += new
+    is_new = scipy.sparse.csr_matrix((rows.indices >= width, rows.indices, rows.indptr), rows.shape)
+    if new := int(np.count_nonzero(is_new.sum(axis=1))):
+        surprises["index:value", NEW_INDEX] += new
     rows.resize((rows.shape[0], width))
     return rows.astype(np.float32)
