@@ -42,7 +42,7 @@ class Progress(NamedTuple):
     Attributes:
       rounds_played: in each run.
       total_rounds: in each run.
-      loss: the mean of the chunk, the median of all runs.
+      loss: the mean of the chunk, of the run where it is lowest.
       rounds_per_second: of all runs together, in the chunk.
     """
 
@@ -96,7 +96,7 @@ def run(
         seconds.append(time.perf_counter() - began)
         if report is not None:
             losses = records[-1].losses
-            loss = float(np.median(np.mean(losses, axis=-1)))
+            loss = float(np.fmin.reduce(np.mean(losses, axis=-1), axis=None))
             report(Progress(ends[-1], total, loss, losses.size / seconds[-1]))
     timed = slice(1, None) if len(seconds) > 1 else slice(None)
     speed = sum(record.losses.size for record in records[timed]) / sum(seconds[timed])
