@@ -1,4 +1,4 @@
-"""The command line: ``varynorm fit``, ``predict``, ``race``, ``bench``.
+"""The command line: ``varynorm COMMAND``.
 
 One module a command; each registers itself at ``app.app`` when ``commands`` imports it.
 """

@@ -1,11 +1,6 @@
-"""Every command, by importing its module; ``--help`` lists them in this order."""
+"""Every command, by importing its module."""
 
-# isort: off
+from optax_varynorm.cli import bench, demo, fit, predict, race, regret
 from optax_varynorm.cli.app import app
-from optax_varynorm.cli import fit
-from optax_varynorm.cli import predict
-from optax_varynorm.cli import race
-from optax_varynorm.cli import bench
-# isort: on
 
-__all__ = ["app", "bench", "fit", "predict", "race"]
+__all__ = ["app", "bench", "demo", "fit", "predict", "race", "regret"]
