@@ -93,6 +93,7 @@ def test_usage_errors_have_exit_code_2(folder):
     run("fit", "rows.csv", "--target", "b", "--loss", "cubic", expect=2)
     run("fit", "rows.csv", "--target", "b", "--quantile", "1.5", expect=2)
     run("fit", "rows.csv", "--target", "b", "--delimiter", "::", expect=2)
+    run("fit", "rows.csv", "--target", "b", "--report", "nowhere/out.html", expect=2)
 
 
 def test_files_that_are_no_models(folder, model):
