@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import peers, results, streams
+from benchmarks import choosing, results, streams
 from benchmarks.models import MODELS
+from optax_varynorm.racing import figures, peers
 
 OURS = ("varynorm", "fixed_norm", "diagonal")
-VARIANTS: dict = {}
 LEARNING_RATES = peers.half_decades(-4, 1)
 BATCH = 32
 
@@ -54,18 +54,18 @@ def measure(contender, model, data, starts, batches):
     losses, final = map(np.asarray, jax.block_until_ready(program(starts, batches)))
     seconds = time.perf_counter() - began
     late = np.mean(losses[..., -max(1, losses.shape[-1] // 10) :], axis=-1)
-    medians = np.median(results.numbers(final), axis=-1)
+    medians = np.median(figures.numbers(final), axis=-1)
     winner = int(np.argmin(medians))
     record = {
-        "final_loss": results.finite(final[winner]),
-        "late_loss": results.finite(late[winner]),
+        "final_loss": figures.finite(final[winner]),
+        "late_loss": figures.finite(late[winner]),
         "seconds": seconds,
     }
-    return record | results.by_learning_rate(contender, winner, final)
+    return record | figures.by_learning_rate(contender, winner, final)
 
 
 def median_loss(record):
-    return float(np.median(results.numbers(record["final_loss"])))
+    return float(np.median(figures.numbers(record["final_loss"])))
 
 
 def show(records):
@@ -73,15 +73,15 @@ def show(records):
     adam = median_loss(records["adam"]) if "adam" in records else float("nan")
     rows = []
     for name, record in records.items():
-        final = results.numbers(record["final_loss"])
+        final = figures.numbers(record["final_loss"])
         middle = float(np.median(final))
-        late = float(np.median(results.numbers(record["late_loss"])))
-        figures = [middle, float(np.min(final)), float(np.max(final)), late]
+        late = float(np.median(figures.numbers(record["late_loss"])))
+        quantiles = [middle, float(np.min(final)), float(np.max(final)), late]
         rows.append(
             [results.mark(name, record), record["kind"]]
-            + [results.figure(value) for value in figures]
-            + [results.figure(middle / peer, 3), results.figure(middle / adam, 3)]
-            + [results.rate_note(record), f"{record['seconds']:.1f}"]
+            + [figures.figure(value) for value in quantiles]
+            + [figures.figure(middle / peer, 3), figures.figure(middle / adam, 3)]
+            + [figures.rate_note(record), f"{record['seconds']:.1f}"]
         )
     headings = ["", "kind", "final loss", "min", "max", "last 10 %"]
     headings += ["/ best untuned peer", "/ best adam", "learning rate", "seconds"]
@@ -99,8 +99,8 @@ def main():
     names = results.pick("--models", arguments.models, MODELS)
     # A matrix over all parameters is slow here: it runs where it is asked for.
     asked = [name for name in (arguments.only or "").split(",") if name.startswith("full_matrix")]
-    contenders = peers.gather((*OURS, *asked), VARIANTS, LEARNING_RATES, arguments.tries)
-    chosen = peers.choose(contenders, arguments.only, arguments.tries)
+    contenders = peers.gather((*OURS, *asked), choosing.tried(arguments.tries), LEARNING_RATES)
+    chosen = choosing.choose(contenders, arguments.only, arguments.tries)
 
     data = jax.tree.map(jnp.asarray, streams.digits())
     size = (arguments.seeds, arguments.steps, BATCH)

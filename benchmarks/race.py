@@ -11,13 +11,10 @@ To try one optimizer against the peers of the last run:
 import argparse
 import functools
 import pathlib
-import time
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from benchmarks import libraries, linear, peers, results, streams
+from benchmarks import choosing, results, streams
+from optax_varynorm.racing import figures, libraries, peers
+from optax_varynorm.racing.measuring import best_constant_log_loss, measure
 
 # The first one is the default for linear models, whose victories are counted at the end.
 OURS = (
@@ -30,47 +27,10 @@ OURS = (
     "diagonal_scale_invariant",
     "full_matrix_scale_invariant",
 )
-VARIANTS: dict = {}
-# Raw units span many decades, and so do the best learning rates.
-LEARNING_RATES = peers.half_decades(-8, 2)
-
-
-def play(optimizer, features, labels):
-    """The loss of each round, paid before it is learned from.
-
-    The last row has no next, and stands in for it.
-    """
-    play_round, carry = linear.rounds(optimizer, features.shape[1])
-    next_rows = jnp.concatenate([features[1:], features[-1:]])
-    return jax.lax.scan(play_round, carry, (features, next_rows, labels))[1]
-
-
-def measure(contender, stream):
-    """The libraries know how; of optimizers, all learning rates at once and the best of them."""
-    if isinstance(contender, libraries.Library):
-        return contender.measure(stream)
-    stream = jax.tree.map(jnp.asarray, stream)
-    program = jax.jit(peers.play_grid(contender, play)).lower(*stream).compile()
-    began = time.perf_counter()
-    losses = jax.block_until_ready(program(*stream))
-    seconds = time.perf_counter() - began
-    means = np.mean(np.asarray(losses), axis=1, dtype=np.float64)
-    winner = int(np.argmin(results.numbers(means)))
-    record = {
-        "log_loss": results.finite(means)[winner],
-        "examples_per_second": len(stream.labels) / seconds,
-    }
-    return record | results.by_learning_rate(contender, winner, means)
-
-
-def best_constant(labels):
-    """The mean log loss of always predicting the labels' own frequency."""
-    share = np.mean(labels, dtype=np.float64)
-    return float(-sum(p * np.log(p) for p in (share, 1 - share) if p > 0))
 
 
 def log_loss(record):
-    return float(results.numbers(record["log_loss"]))
+    return float(figures.numbers(record["loss"]))
 
 
 def lowest(learners, kind):
@@ -96,13 +56,13 @@ def show(everything):
     rows = []
     for name, record in learners.items():
         speed = longest["learners"].get(name, {}).get("examples_per_second")
-        row = cells(name, everything, lambda r: results.mark(results.figure(log_loss(r)), r))
+        row = cells(name, everything, lambda r: results.mark(figures.figure(log_loss(r)), r))
         rows.append([*row, record["kind"], "" if speed is None else f"{speed:,.0f}"])
     for kind in peers.KINDS:
         best = [lowest(stream["learners"], kind)[1] for stream in everything.values()]
-        rows.append([f"best {kind}", *map(results.figure, best), "", ""])
+        rows.append([f"best {kind}", *map(figures.figure, best), "", ""])
     constants = [stream["best_constant"] for stream in everything.values()]
-    rows.append(["best constant in hindsight", *map(results.figure, constants), "", ""])
+    rows.append(["best constant in hindsight", *map(figures.figure, constants), "", ""])
     results.show(["mean log loss", *everything, "kind", "examples/s"], rows)
     print(
         "Examples a second: on the longest stream; tuned ones play all their rates at once, "
@@ -114,7 +74,7 @@ def show(everything):
         print()
         results.show(
             ["best learning rate", *everything],
-            [cells(name, everything, results.rate_note) for name in tuned],
+            [cells(name, everything, figures.rate_note) for name in tuned],
         )
 
 
@@ -123,11 +83,11 @@ def show_victories(name, everything):
     rows, wins = [], {"untuned": 0, "tuned": 0}
     for stream, result in everything.items():
         ours = log_loss(result["learners"][name])
-        row = [stream, results.figure(ours)]
+        row = [stream, figures.figure(ours)]
         for kind in wins:
             peer, loss = lowest(result["learners"], kind)
             wins[kind] += ours < loss
-            row += [results.figure(loss), peer]
+            row += [figures.figure(loss), peer]
         rows.append(row)
     results.show(["stream", name, "best untuned", "by", "best tuned", "by"], rows)
     count = len(everything)
@@ -145,9 +105,9 @@ def main():
     parser.add_argument("--rows", type=int, help="play only the first rows of each stream")
     parser.add_argument("--order", default="0", help="the shuffle's seed, or: stored")
     arguments = parser.parse_args()
-    optimizers = peers.gather(OURS, VARIANTS, LEARNING_RATES, arguments.tries)
+    optimizers = peers.gather(OURS, choosing.tried(arguments.tries), peers.RAW_UNIT_RATES)
     contenders = peers.in_order(optimizers | libraries.present())
-    chosen = peers.choose(contenders, arguments.only, arguments.tries)
+    chosen = choosing.choose(contenders, arguments.only, arguments.tries)
     seed = None if arguments.order == "stored" else int(arguments.order)
     available = streams.available(arguments.data)
     names = results.pick("--streams", arguments.streams, available)
@@ -173,7 +133,7 @@ def main():
         everything[name] = {
             "rows": rows,
             "features": features,
-            "best_constant": best_constant(stream.labels),
+            "best_constant": best_constant_log_loss(stream.labels),
             "learners": records,
         }
         settings = {"cut_to_rows": arguments.rows, "order": arguments.order}

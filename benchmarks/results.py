@@ -11,8 +11,6 @@ import jax
 import numpy as np
 import optax
 
-from benchmarks.peers import Contender
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags that all comparisons share."""
@@ -84,41 +82,10 @@ def write(path: pathlib.Path, results: Any) -> None:
     path.write_text(json.dumps(results, indent=2, allow_nan=False))
 
 
-def finite(values: Any) -> Any:
-    """As lists for JSON, with ``None`` for what is not finite."""
-    array = np.asarray(values, np.float64).astype(object)
-    array[~np.isfinite(values)] = None
-    return array.tolist()
-
-
-def numbers(values: Any) -> np.ndarray:
-    """The inverse of ``finite``: infinity where a run diverged."""
-    array = np.asarray(values, np.float64)
-    return np.where(np.isnan(array), np.inf, array)
-
-
 def best(records: dict[str, dict[str, Any]], kind: str, score: Callable[[dict], float]) -> float:
     """The lowest score of a kind; not a number if none of it was measured."""
     scores = [score(record) for record in records.values() if record["kind"] == kind]
     return min(scores, default=float("nan"))
-
-
-def by_learning_rate(contender: Contender, winner: int, losses: Any) -> dict[str, Any]:
-    """For the record of a tuned contender: its best rate, and the losses at every other."""
-    rates = contender.learning_rates
-    if not rates:
-        return {}
-    table = dict(zip(map(str, rates), finite(losses), strict=True))
-    return {"learning_rate": rates[winner], "by_learning_rate": table}
-
-
-def rate_note(record: dict[str, Any]) -> str:
-    """The best learning rate in hindsight, and whether a better one may lie outside the grid."""
-    rates = sorted(float(rate) for rate in record.get("by_learning_rate", {}))
-    if not rates:
-        return ""
-    rate = record["learning_rate"]
-    return f"{rate:.3g}" + (" (edge)" if rate in (rates[0], rates[-1]) else "")
 
 
 def show(headings: list[str], rows: list[list[str]]) -> None:
@@ -128,12 +95,6 @@ def show(headings: list[str], rows: list[list[str]]) -> None:
         first, *others = row
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         print("  ".join([first.ljust(widths[0]), *cells]))
-
-
-def figure(value: float, digits: int = 4) -> str:
-    if np.isposinf(value):
-        return "diverged"
-    return "-" if np.isnan(value) else f"{value:.{digits}g}"
 
 
 def mark(text: str, record: dict[str, Any]) -> str:

@@ -3,17 +3,11 @@
 import importlib.util
 import pathlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from sklearn import datasets
 
-
-class Stream(NamedTuple):
-    """Rows in raw units, a constant one appended; labels are 0 or 1."""
-
-    features: np.ndarray
-    labels: np.ndarray
+from optax_varynorm.racing.linear import Stream
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:

@@ -24,8 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import optax_varynorm as vn
-from benchmarks import libraries, linear, results, streams
+from benchmarks import results, streams
 from benchmarks.timing import interleave
+from optax_varynorm.racing import libraries, linear
 
 LEARNERS = "scale_invariant,diagonal_scale_invariant,64*diagonal_scale_invariant"
 BASE = "vw --coin"

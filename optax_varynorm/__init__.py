@@ -78,7 +78,7 @@ from optax_varynorm.optimizers import (
     full_matrix_adagrad,
     varynorm,
 )
-from optax_varynorm.playing import Game, play
+from optax_varynorm.playing import Game, History, Progress, play, plot_race, plot_regret, sweep
 from optax_varynorm.reductions import (
     CombineState,
     ProjectState,
@@ -107,9 +107,11 @@ __all__ = [
     "Game",
     "Geometry",
     "GrowingInverse",
+    "History",
     "KTBettingState",
     "OnlineLearner",
     "OnlineLearnerState",
+    "Progress",
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
@@ -154,6 +156,8 @@ __all__ = [
     "non_negative",
     "per_coordinate",
     "play",
+    "plot_race",
+    "plot_regret",
     "polyhedron",
     "predict_then_update",
     "primal_norm",
@@ -164,6 +168,7 @@ __all__ = [
     "scale_by_coin_betting",
     "scale_invariant",
     "simplex",
+    "sweep",
     "track_regret",
     "varynorm",
     "whole_space",

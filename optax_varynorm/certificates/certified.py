@@ -10,6 +10,10 @@ import optax
 RegretBound = Callable[..., jax.Array]
 
 
+class NoRegretBoundError(ValueError):
+    """Nobody has proven a bound of the regret of a learner."""
+
+
 class CertifiedTransformation(optax.GradientTransformationExtraArgs):
     """An Optax transformation with one more attribute, ``regret_bound``.
 
@@ -34,7 +38,7 @@ def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:
     """The bound of a learner; asking for a number raises an error if it has none."""
 
     def unknown(*args):
-        raise ValueError(
+        raise NoRegretBoundError(
             "No regret bound is known for this optimizer. Those of this package have one, and so "
             "do `with_varying_norm`, `project`, `combine` and `scale_by_coin_betting` around "
             "`ftrl_step()` and a bettor of this package. The regret itself is known for any: "

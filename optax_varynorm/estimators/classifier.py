@@ -48,6 +48,7 @@ class VaryNormClassifier(ClassifierMixin, OnlineLinearModel):
       progressive_loss_: mean loss of the predictions made before the label was seen, over all rows
         since the start, by their weight.
       progressive_predictions_: those predictions as decision values, for the rows of the last call.
+      progressive_losses_: the losses of those.
       t_: number of rows since the start.
       clipped_rounds_: how many gradients were of dual norm above one, and so were cut to it, for
         the learner that met the most.
@@ -155,5 +156,8 @@ class VaryNormClassifier(ClassifierMixin, OnlineLinearModel):
         targets = np.searchsorted(self.classes_, y)
         scores = self._learn(X, targets, sample_weight, shuffle)
         self.progressive_predictions_ = scores[:, 0] if scores.shape[1] == 1 else scores
-        self.coef_, self.intercept_ = self._points()
+        self._set_coefficients()
         return self
+
+    def _set_coefficients(self):
+        self.coef_, self.intercept_ = self._points()

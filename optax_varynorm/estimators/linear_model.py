@@ -64,7 +64,9 @@ class OnlineLinearModel(BaseEstimator):
         self.progressive_loss_ = self._loss_sum / self._weight_sum if self._weight_sum else np.nan
         clipped = optax.tree.get_all_with_path(self._played.learner_states, "clipped_rounds")
         self.clipped_rounds_ = max((int(np.max(count)) for _, count in clipped), default=0)
-        return scores[np.argsort(order)]
+        in_given_order = np.argsort(order)
+        self.progressive_losses_ = losses[in_given_order]
+        return scores[in_given_order]
 
     def _points(self):
         """The coefficients and the intercept of each output, in float64."""

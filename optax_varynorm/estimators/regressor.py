@@ -47,6 +47,7 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
       progressive_loss_: mean loss of the predictions made before the target was seen, over all rows
         since the start, by their weight.
       progressive_predictions_: those predictions, for the rows of the last call.
+      progressive_losses_: the losses of those.
       t_: number of rows since the start.
       clipped_rounds_: how many gradients were of dual norm above one, and so were cut to it, for
         the learner that met the most.
@@ -102,16 +103,22 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
     def _fit(self, X, y, sample_weight, restart, shuffle=False):
         X, y = self._validate(X, y, restart, y_numeric=True)
         if restart:
-            require_choice("loss", self.loss, LOSSES)
-            require_number_between("quantile", self.quantile, 0, 1)
-            require_number_between("delta", self.delta, 0, float("inf"))
-            parameter = self.quantile if self.loss == "quantile" else self.delta
-            self._start(LOSSES[self.loss], parameter, 1, X.dtype)
+            self._start_target(X.dtype)
         with np.errstate(over="ignore"):  # the next line has an error for it
             targets = y.astype(X.dtype)
         assert_all_finite(targets, input_name="y")
         scores = self._learn(X, targets, sample_weight, shuffle)
         self.progressive_predictions_ = scores[:, 0]
+        self._set_coefficients()
+        return self
+
+    def _start_target(self, dtype):
+        require_choice("loss", self.loss, LOSSES)
+        require_number_between("quantile", self.quantile, 0, 1)
+        require_number_between("delta", self.delta, 0, float("inf"))
+        parameter = self.quantile if self.loss == "quantile" else self.delta
+        self._start(LOSSES[self.loss], parameter, 1, dtype)
+
+    def _set_coefficients(self):
         coefficients, self.intercept_ = self._points()
         self.coef_ = coefficients[0]
-        return self

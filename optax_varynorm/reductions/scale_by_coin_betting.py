@@ -10,7 +10,7 @@ import optax
 from optax_varynorm import _precision
 from optax_varynorm._in_place import after
 from optax_varynorm.certificates.bettor_bound import bettor_bound
-from optax_varynorm.certificates.certified import CertifiedTransformation
+from optax_varynorm.certificates.certified import CertifiedTransformation, NoRegretBoundError
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.ftrl import FTRLState
 from optax_varynorm.norms import primal_norm
@@ -96,12 +96,12 @@ def scale_by_coin_betting(
 
     def regret_bound(state, comparator, norm=None, norm_state=None):
         if norm is None or not isinstance(state.direction_state, FTRLState):
-            raise ValueError(
+            raise NoRegretBoundError(
                 "The bound of `scale_by_coin_betting` is for `ftrl_step()` as its direction "
                 "learner, inside `with_varying_norm`."
             )
         if not norm.has_proof:
-            raise ValueError(
+            raise NoRegretBoundError(
                 "No regret bound is known for this norm: it is not strongly convex. The regret "
                 "itself is: `regret(state, comparator)`. Of Algorithm 4, `cover='ellipsoid'` has a "
                 "bound."

@@ -46,26 +46,24 @@ def half_decades(lowest: int, highest: int) -> tuple[float, ...]:
     return tuple(10 ** (k / 2) for k in range(2 * lowest, 2 * highest + 1))
 
 
+# Raw units span many decades, and so do the best learning rates.
+RAW_UNIT_RATES = half_decades(-8, 2)
+
+
 def gather(
     ours: Iterable[str],
     variants: dict[str, Callable[[], optax.GradientTransformation]],
     learning_rates: tuple[float, ...],
-    tries: Iterable[str] = (),
 ) -> dict[str, Contender]:
     """All contenders by name, ours first.
 
     Args:
       ours: names in ``vn``, called without arguments; those it does not have are left out.
-      variants: more of ours.
+      variants: more of ours, by name.
       learning_rates: the grid of the tuned ones.
-      tries: Python expressions for more of ours, such as ``vn.fixed_norm(epsilon=10.0)``.
     """
     present = {name: getattr(vn, name) for name in ours if hasattr(vn, name)}
-    names = {"vn": vn, "optax": optax, "jax": jax, "jnp": jnp}
-    tried = {text: lambda text=text: eval(text, names) for text in tries}
-    contenders = {
-        name: Contender("ours", make) for name, make in (present | variants | tried).items()
-    }
+    contenders = {name: Contender("ours", make) for name, make in (present | variants).items()}
     contenders |= {name: Contender("untuned", make) for name, make in UNTUNED.items()}
     contenders |= {name: Contender("tuned", make, learning_rates) for name, make in TUNED.items()}
     return contenders
@@ -74,20 +72,6 @@ def gather(
 def in_order(contenders: dict) -> dict:
     """By kind: ours, untuned, tuned."""
     return dict(sorted(contenders.items(), key=lambda item: KINDS.index(item[1].kind)))
-
-
-def choose(contenders: dict[str, Contender], only: str | None, tries: Iterable[str]) -> set[str]:
-    """The names that ``--only`` asks to run, by name or by kind; tried ones always run."""
-    if only is None:
-        return set(contenders)
-    kinds = {kind: {n for n, c in contenders.items() if c.kind == kind} for kind in KINDS}
-    kinds["peers"] = kinds["untuned"] | kinds["tuned"]
-    chosen = set(tries)
-    for word in filter(None, only.split(",")):
-        if word not in contenders and word not in kinds:
-            raise SystemExit(f"--only knows {', '.join([*contenders, *kinds])}; not {word!r}.")
-        chosen |= kinds.get(word, {word})
-    return chosen
 
 
 def play_grid(contender: Contender, play: Callable) -> Callable:

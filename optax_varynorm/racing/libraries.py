@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import results
-from benchmarks.streams import Stream
+from optax_varynorm.racing import figures
+from optax_varynorm.racing.linear import Stream
 
 # 2^18 weights: the streams' indices, a few hundred at most, do not collide.
 VW_OPTIONS = "--loss_function logistic -b 18 --quiet"
@@ -95,8 +95,8 @@ def measure_vw(mode: str, stream: Stream) -> dict[str, Any]:
     }
     workspace.finish()
     return {
-        "log_loss": results.finite(results.numbers(list(readings.values())).min()),
-        "readings": {name: results.finite(value) for name, value in readings.items()},
+        "loss": figures.finite(figures.numbers(list(readings.values())).min()),
+        "readings": {name: figures.finite(value) for name, value in readings.items()},
         "examples_per_second": len(lines) / seconds,
     }
 
@@ -109,7 +109,7 @@ def measure_river(scaled: bool, stream: Stream) -> dict[str, Any]:
     """
     from river import linear_model, metrics, preprocessing
 
-    model = linear_model.LogisticRegression()
+    model: Any = linear_model.LogisticRegression()
     if scaled:
         model = preprocessing.StandardScaler() | model
     rows = [
@@ -124,6 +124,6 @@ def measure_river(scaled: bool, stream: Stream) -> dict[str, Any]:
         model.learn_one(row, label)
     seconds = time.perf_counter() - began
     return {
-        "log_loss": results.finite(loss.get()),
+        "loss": figures.finite(loss.get()),
         "examples_per_second": len(labels) / seconds,
     }

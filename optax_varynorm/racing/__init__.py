@@ -1,0 +1,1 @@
+"""Linear models side by side: these optimizers, Optax's, and those of other libraries."""
