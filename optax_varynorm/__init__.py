@@ -24,6 +24,7 @@ from optax_varynorm.certificates import (
     track_regret,
     worst_regret,
 )
+from optax_varynorm.checking import check_norm
 from optax_varynorm.coin_betting import (
     CoinBettingState,
     ConstrainedBetsState,
@@ -62,13 +63,18 @@ from optax_varynorm.linear_optimizers import (
 )
 from optax_varynorm.norm_library import (
     GrowingInverse,
+    block_diagonal_norm,
+    custom_norm,
     diagonal_norm,
     feature_cover_norm,
     feature_size_norm,
     full_matrix_norm,
     full_matrix_root_norm,
+    group_norm,
     lp_norm,
     max_feature_norm,
+    scaled_norm,
+    sum_of_norms,
 )
 from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
 from optax_varynorm.optimizers import (
@@ -85,6 +91,7 @@ from optax_varynorm.reductions import (
     ScaleByCoinBettingState,
     WithVaryingNormState,
     combine,
+    per_block,
     per_coordinate,
     project,
     scale_by_coin_betting,
@@ -122,12 +129,15 @@ __all__ = [
     "affine",
     "anytime",
     "averaged_params",
+    "block_diagonal_norm",
     "box",
     "certificates",
     "certified_gap",
+    "check_norm",
     "coin_betting",
     "combine",
     "constrained_bets",
+    "custom_norm",
     "diagonal",
     "diagonal_norm",
     "diagonal_scale_invariant",
@@ -144,6 +154,7 @@ __all__ = [
     "full_matrix_norm",
     "full_matrix_root_norm",
     "full_matrix_scale_invariant",
+    "group_norm",
     "half_space",
     "hyperplane",
     "intersection",
@@ -154,6 +165,7 @@ __all__ = [
     "lp_norm",
     "max_feature_norm",
     "non_negative",
+    "per_block",
     "per_coordinate",
     "play",
     "plot_race",
@@ -167,7 +179,9 @@ __all__ = [
     "regret_bound",
     "scale_by_coin_betting",
     "scale_invariant",
+    "scaled_norm",
     "simplex",
+    "sum_of_norms",
     "sweep",
     "track_regret",
     "varynorm",

@@ -162,3 +162,11 @@ def test_the_estimators_defaults_are_the_better_choice_on_wine():
         for average in (False, True)
     )
     assert last < average
+
+
+@pytest.mark.slow
+def test_blocks_are_timed_against_their_rank_one_updates(tmp_path):
+    run("blocks", tmp_path, "--blocks", "3", "--sizes", "8", "--rounds", "5", "--turns", "1")
+    (programs,) = json.loads((tmp_path / "blocks.json").read_text())["sizes"].values()
+    assert set(programs) == {"rank-one", "norm", "one bettor", "one each"}
+    assert all(record["ratio"] > 0 for record in programs.values())
