@@ -42,6 +42,15 @@ def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
 
 
 @pytest.mark.slow
+def test_sweeps_are_compared_with_single_runs(tmp_path):
+    """The program itself checks that both have the same losses."""
+    printed = run("sweep", tmp_path, "--seeds", "4", "--rounds", "50", "--turns", "1")
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert set(record["rounds_per_second"]) == {"one by one", "sweep"}
+    assert f"sweep is {record['ratio']:.1f} times as fast" in printed
+
+
+@pytest.mark.slow
 def test_networks_train_and_compare_with_cached_peers(tmp_path):
     settings = ("--models", "mlp", "--steps", "40", "--seeds", "2")
     printed = run("networks", tmp_path, *settings, "--only", "fixed_norm,sgd")
