@@ -61,11 +61,11 @@ class GrowingInverse(NamedTuple):
 
 
 def pending_capacity(dimension: int) -> int:
-    """How many terms wait: a sixth of the matrix's rows, but up to 16 while that is little memory.
+    """How many terms wait: a sixth of the matrix's rows, but up to 24 while that is little memory.
 
     Small matrices are batched by ``vmap``, where rare flushes matter more than a small buffer.
     """
-    return min(MOST_PENDING_TERMS, max(dimension // 6, min(16, dimension // 4), 1))
+    return min(MOST_PENDING_TERMS, max(dimension // 6, min(24, dimension // 2), 1))
 
 
 def scaled_identity(value: jax.Array, received_sum: jax.Array) -> GrowingInverse:
@@ -155,7 +155,7 @@ def grow(
     # in the direction of g, both hold by force: the terms of a coordinate can then never add up
     # to more than its diagonal started with, and the inverse stays bounded.
     tiny = jnp.finfo(primal.dtype).tiny
-    least = jnp.max(primal**2 / jnp.maximum(inverse.diagonal, tiny), initial=0)
+    least = _largest(primal**2 / jnp.maximum(inverse.diagonal, tiny))
     squared_dual_norm = jnp.maximum(jnp.vdot(vector, primal), least)
     shrink = 1 / (1 + squared_dual_norm)
 
@@ -178,6 +178,16 @@ def grow(
     )
     is_full = waiting.pending_count == inverse.pending_terms.shape[0]
     return rarely(is_full, _flush, waiting)
+
+
+def _largest(numbers: jax.Array) -> jax.Array:
+    """The largest of numbers that are not negative: their bits are ordered as integers.
+
+    XLA's CPU backend hands the maximum of floats to a library that takes five times as long.
+    """
+    integer = jnp.int64 if numbers.dtype == jnp.float64 else jnp.int32
+    bits = jax.lax.bitcast_convert_type(numbers, integer)
+    return jax.lax.bitcast_convert_type(jnp.max(bits, initial=0), numbers.dtype)
 
 
 def _flush(inverse: GrowingInverse) -> GrowingInverse:
