@@ -1,6 +1,7 @@
 """The paper's reductions: each wraps a learner and is one itself."""
 
 from optax_varynorm.reductions.combine import CombineState, combine
+from optax_varynorm.reductions.per_block import per_block
 from optax_varynorm.reductions.per_coordinate import per_coordinate
 from optax_varynorm.reductions.project import ProjectState, project
 from optax_varynorm.reductions.scale_by_coin_betting import (
@@ -15,6 +16,7 @@ __all__ = [
     "ScaleByCoinBettingState",
     "WithVaryingNormState",
     "combine",
+    "per_block",
     "per_coordinate",
     "project",
     "scale_by_coin_betting",

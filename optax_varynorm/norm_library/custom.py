@@ -1,0 +1,172 @@
+"""A norm of the user's own: one differentiable function."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from optax_varynorm import _arguments, _precision
+from optax_varynorm.norm_library import convex_newton
+from optax_varynorm.norms import VaryingNorm
+
+
+class CustomNormState(NamedTuple):
+    """Attributes:
+    custom_state: what the user's functions keep.
+    received_sum: the sum of the gradients that the learner received, flat.
+    solved_leader: ``to_primal`` of that sum, from which the next solution starts.
+    solver_residual: how far ``to_dual`` of it is from the sum, relative to the sum's length.
+    largest_solver_residual: of all rounds.
+    """
+
+    custom_state: Any
+    received_sum: jax.Array
+    solved_leader: jax.Array
+    solver_residual: jax.Array
+    largest_solver_residual: jax.Array
+
+
+def custom_norm(
+    squared_norm: Callable[[Any, Any], jax.Array],
+    observe_gradient: Callable[[Any, Any], Any] | None = None,
+    *,
+    strong_convexity: float,
+    init: Callable[[Any], Any] | None = None,
+) -> VaryingNorm:
+    r"""``thm:varynorm`` for a sequence of norms of your own, given as :math:`\|x\|_t^2`.
+
+    The duality maps come from it: ``to_dual`` is the gradient of its half, and ``to_primal(g)`` the
+    maximizer of :math:`\langle g, x\rangle - \tfrac12\|x\|_t^2`, by Newton's method with a line
+    search: O(d^3) for each of a few steps, from the last round's leader. Second derivatives should
+    be bounded on the unit sphere. Those of an l_p norm are not, at zero coordinates, which makes it
+    slow: build such norms from ``lp_norm``, ``group_norm`` and ``sum_of_norms``. The state says how
+    good the last and the worst solution was: ``solver_residual`` and ``largest_solver_residual``.
+
+    ``vn.check_norm`` looks for what is not true of the norms, on gradients of yours. No bound is
+    valid unless they increase, are as strongly convex as claimed, and no gradient has a dual norm
+    above one in the norm before it (longer ones are clipped and counted).
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.custom_norm(
+    ...     lambda squares, x: jnp.sum((2 + squares) * x**2),
+    ...     lambda squares, g: squares + g**2,
+    ...     init=jnp.zeros_like,
+    ...     strong_convexity=1.0,
+    ... )
+    >>> vn.check_norm(norm, jnp.array([[0.6, -0.8], [0.0, 1.0]]))
+    >>> optimizer = vn.with_varying_norm(norm, vn.scale_by_coin_betting(vn.ftrl_step()))
+
+    Args:
+      squared_norm: :math:`\|x\|_t^2` from the state and ``x``, a tree like the parameters; written
+        in JAX, twice differentiable but at zero.
+      observe_gradient: the next state from a state and a gradient, such that the norm does not
+        decrease, and does not change with a zero gradient; the norm is fixed if ``None``.
+      strong_convexity: the sigma for which half the square is sigma-strongly convex with respect to
+        the norm: one for quadratic norms, and never more.
+      init: the first state, from the parameters; empty if ``None``.
+    """
+    _arguments.require(
+        strong_convexity,
+        lambda sigma: (sigma > 0) & (sigma <= 1),
+        "`strong_convexity` must lie in (0, 1]: between x and -x no norm has more than one. It is "
+        f"{strong_convexity}.",
+    )
+
+    def dual_of(custom_state, flat, unravel):
+        """The gradient of half the square; zero at zero, where it need not be differentiable."""
+
+        def half(vector):
+            return squared_norm(custom_state, unravel(vector)) / 2
+
+        is_zero = jnp.all(flat == 0)
+        return jnp.where(is_zero, 0, jax.grad(half)(jnp.where(is_zero, 1, flat)))
+
+    def solve(custom_state, gradient, unravel, guess):
+        """``to_primal`` of a flat gradient, and its residual."""
+        if not gradient.size:
+            return gradient, jnp.zeros((), gradient.dtype)
+        largest = jnp.max(jnp.abs(gradient))
+        unit = jnp.where(largest > 0, largest, 1)
+        target = gradient / unit
+
+        def value(x):
+            return squared_norm(custom_state, unravel(x)) / 2 - jnp.vdot(target, x)
+
+        def slope(x):
+            return dual_of(custom_state, x, unravel) - target
+
+        def error(x):
+            return _precision.ratio(_precision.length(slope(x)), _precision.length(target))
+
+        def on_ray(direction):
+            """The best multiple of a vector."""
+            square = squared_norm(custom_state, unravel(direction))
+            return _precision.ratio(jnp.vdot(target, direction), square) * direction
+
+        # Where the gradient is zero, the point need not be, and second derivatives may be infinite.
+        cold = on_ray(jnp.where(target == 0, 1e-3, target))
+        warm = on_ray(jnp.where(jnp.any(guess != 0), guess, target))
+        start = jnp.where(value(warm) < value(cold), warm, cold)
+        start = jnp.where(largest > 0, start, 0)
+        # Derivatives of the solution are those of the equation that it solves.
+        point, residual = jax.lax.custom_root(
+            slope,
+            start,
+            lambda _, first: convex_newton.minimize(
+                value, slope, jax.jacfwd(slope), error, first
+            ),
+            convex_newton.solve_linear,
+            has_aux=True,
+        )
+        return unit * point, residual
+
+    def init_state(params):
+        flat, _ = ravel_pytree(params)
+        zero = jnp.zeros((), flat.dtype)
+        return CustomNormState(
+            custom_state=() if init is None else init(params),
+            received_sum=jnp.zeros_like(flat),
+            solved_leader=jnp.zeros_like(flat),
+            solver_residual=zero,
+            largest_solver_residual=jnp.zeros_like(zero),
+        )
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def observe(state, gradient, share):
+        flat, unravel = ravel_pytree(gradient)
+        custom_state = state.custom_state
+        if observe_gradient is not None:
+            custom_state = observe_gradient(custom_state, gradient)
+        received_sum = state.received_sum + share * flat
+        leader, residual = solve(custom_state, received_sum, unravel, state.solved_leader)
+        return CustomNormState(
+            custom_state=custom_state,
+            received_sum=received_sum,
+            solved_leader=leader,
+            solver_residual=residual,
+            largest_solver_residual=jnp.maximum(state.largest_solver_residual, residual),
+        )
+
+    def observe_and_solve(state, gradient, share=1.0):
+        return observe(state, gradient, jnp.asarray(share, state.received_sum.dtype))
+
+    @jax.jit
+    def to_dual(state, point):
+        flat, unravel = ravel_pytree(point)
+        return unravel(dual_of(state.custom_state, flat, unravel))
+
+    @jax.jit
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(solve(state.custom_state, flat, unravel, state.solved_leader)[0])
+
+    return VaryingNorm(
+        init_state,
+        observe_and_solve,
+        to_dual,
+        to_primal,
+        strong_convexity=strong_convexity,
+        leader=lambda state: state.solved_leader,
+    )

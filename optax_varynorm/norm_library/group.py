@@ -1,0 +1,61 @@
+"""A norm of groups of coordinates: Euclidean inside, l_p across."""
+
+import jax
+import jax.numpy as jnp
+
+from optax_varynorm import _precision
+from optax_varynorm.norm_library.lp import lp_norm
+from optax_varynorm.norms import VaryingNorm
+
+
+def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
+    r"""``eqn:constantnorm`` of groups: :math:`\|x\|_t = L \big(\sum_j \|x_j\|_2^p\big)^{1/p}`.
+
+    For gradients that are large in few groups at a time: with ``p`` near one, ``L`` bounds little
+    more than the longest group of a gradient. Half the square is :math:`(p-1)`-strongly convex, as
+    that of the l_p norm (Juditsky and Nemirovski 2008). The duality maps are those of the l_p norm
+    on the lengths of the groups, each of which keeps its direction.
+
+    Args:
+      p: which norm across groups, in (1, 2].
+      lipschitz: the largest dual norm of a gradient, :math:`(\sum_j \|g_j\|_2^q)^{1/q}` with
+        ``1/p + 1/q = 1``; with ``None`` the largest so far stands for it.
+      groups: ``"leaves"``, or ``"rows"``: the vectors along each leaf's last axis.
+    """
+    if groups not in ("leaves", "rows"):
+        raise ValueError(f"`groups` must be 'leaves' or 'rows', not {groups!r}.")
+    across = lp_norm(p, lipschitz)
+
+    def lengths(tree):
+        """Of the groups, with as many axes as their leaves, so that they divide them."""
+
+        def of_leaf(leaf):
+            axes = None if groups == "leaves" else (-1,)
+            axes = None if leaf.ndim == 0 else axes
+            # In units of the largest entry, whose square could be out of range.
+            largest = jnp.max(jnp.abs(leaf), axis=axes, keepdims=True, initial=0)
+            shares = _precision.ratio(leaf, jnp.broadcast_to(largest, leaf.shape))
+            return largest * _precision.root(jnp.sum(shares**2, axis=axes, keepdims=True))
+
+        return jax.tree.map(of_leaf, tree)
+
+    def with_lengths(tree, old, new):
+        def of_leaf(leaf, old, new):
+            return leaf * jnp.broadcast_to(_precision.ratio(new, old), leaf.shape)
+
+        return jax.tree.map(of_leaf, tree, old, new)
+
+    def observe_gradient(state, gradient):
+        return across.observe_gradient(state, lengths(gradient))
+
+    def to_dual(state, point):
+        old = lengths(point)
+        return with_lengths(point, old, across.to_dual(state, old))
+
+    def to_primal(state, gradient):
+        old = lengths(gradient)
+        return with_lengths(gradient, old, across.to_primal(state, old))
+
+    return across._replace(
+        observe_gradient=observe_gradient, to_dual=to_dual, to_primal=to_primal
+    )

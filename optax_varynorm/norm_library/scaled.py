@@ -1,0 +1,49 @@
+"""A norm in other units."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from optax_varynorm import _arguments, _precision
+from optax_varynorm.norms import Eigenbasis, VaryingNorm
+
+
+def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
+    r"""The norms :math:`c\,\|x\|_t`: dual norms are divided by ``c``.
+
+    Half the square remains as strongly convex as it was, since both sides of the inequality grow by
+    :math:`c^2`. A factor above one makes room for gradients that are longer than the norm expects.
+
+    Args:
+      norm: any norms.
+      factor: ``c``, a positive number.
+    """
+    _arguments.require_moderate("factor", factor, "what a norm is multiplied by")
+
+    def scale(tree, power):
+        dtype = _precision.working_dtype(tree)
+        return optax.tree.scale(jnp.asarray(factor, dtype) ** power, tree)
+
+    def to_dual(state, point):
+        return scale(norm.to_dual(state, point), 2)
+
+    def to_primal(state, gradient):
+        return scale(norm.to_primal(state, gradient), -2)
+
+    scaled = norm._replace(to_dual=to_dual, to_primal=to_primal)
+    if norm.eigenbasis is not None:
+        basis_of = norm.eigenbasis
+
+        def eigenbasis(state) -> Eigenbasis:
+            basis = basis_of(state)
+            return basis._replace(values=scale(basis.values, 2))
+
+        scaled = scaled._replace(eigenbasis=eigenbasis)
+    if norm.leader is not None:
+        leader_of = norm.leader
+
+        def leader(state) -> jax.Array:
+            return scale(leader_of(state), -2)
+
+        scaled = scaled._replace(leader=leader)
+    return scaled

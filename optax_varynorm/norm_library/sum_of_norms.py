@@ -1,0 +1,233 @@
+"""The root of a sum of squared norms."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from optax_varynorm.domains.metric import metric_of
+from optax_varynorm.norm_library import splitting
+from optax_varynorm.norms import Eigenbasis, NormState, VaryingNorm
+
+
+def sum_of_norms(*norms: VaryingNorm) -> VaryingNorm:
+    r"""``thm:addnorm``: :math:`\|x\|_t^2 = \sum_i \|x\|_{i,t}^2`, with the least of the sigmas.
+
+    With :math:`\|g\|_q \le 1`, the norm of ``thm:fullmatrix`` is
+    ``sum_of_norms(lp_norm(p), full_matrix_norm(lipschitz=2**-0.5))``, that is
+    :math:`\|x\|_p^2 + x^\top(I + G_t)x`: for gradients bounded in l_inf, take ``p`` near one. One
+    part that is large enough for the gradients suffices, the dual norm of a sum being below each.
+
+    The dual of a sum is an infimal convolution, so only dual norms are needed:
+
+    .. math:: \tfrac12\|g\|_\star^2 = \min_{g = \sum_i a_i} \sum_i \tfrac12\|a_i\|_{i,\star}^2,
+              \qquad \mathrm{to\_primal}(g) = \mathrm{to\_primal}_i(a_i) \text{ for every } i.
+
+    For quadratic parts that is :math:`P (P + Q)^{-1} Q\,g` with the inverses ``P`` and ``Q`` of
+    their matrices: O(d) for diagonals, else O(d^3) a round. For others the split is found by
+    Newton's method (``splitting.split``), O(d^3) for each of a few steps, from the last round's.
+    Its state says how good the last and the worst solution was: ``solver_residual`` and
+    ``largest_solver_residual``.
+
+    Args:
+      norms: parts that are norms from the start: those that learn their units
+        (``lipschitz=None``, features) are none before the first gradient.
+    """
+    if not norms:
+        raise ValueError("`sum_of_norms` needs at least one norm, such as `vn.lp_norm()`.")
+    for norm in norms:
+        if norm.known_part is not None or norm.observe_features is not None:
+            raise ValueError(
+                "`sum_of_norms` adds norms that are positive from the start. One of these is none "
+                "before it has seen a gradient or features: give it a `lipschitz`, or "
+                "`combine` two learners, one for each norm."
+            )
+    quadratic = tuple(norm for norm in norms if norm.is_quadratic)
+    other = tuple(norm for norm in norms if not norm.is_quadratic)
+    return _solved(quadratic, other) if other else _closed(quadratic)
+
+
+class ClosedSumState(NamedTuple):
+    """Attributes:
+    parts: the states of the norms.
+    joint_inverse: the inverse of the sum of their matrices: a number, a diagonal or a matrix.
+    """
+
+    parts: tuple[NormState, ...]
+    joint_inverse: jax.Array
+
+
+def _closed(norms: tuple[VaryingNorm, ...]) -> VaryingNorm:
+    def with_inverse(parts, like):
+        return ClosedSumState(parts, _joint_inverse(norms, parts, like))
+
+    def init(params):
+        return with_inverse(tuple(norm.init(params) for norm in norms), params)
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def observe_gradient(state, gradient):
+        return with_inverse(_observe(norms, state.parts, gradient), gradient)
+
+    def to_dual(state, point):
+        return _total_dual(norms, state.parts, point)
+
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(_times(state.joint_inverse, flat))
+
+    def eigenbasis(state):
+        if state.joint_inverse.ndim < 2:
+            return Eigenbasis(1 / state.joint_inverse, None)
+        values, vectors = jnp.linalg.eigh(state.joint_inverse)
+        least = jnp.finfo(values.dtype).eps * jnp.max(values)
+        return Eigenbasis(1 / jnp.maximum(values, least), vectors)
+
+    return VaryingNorm(
+        init,
+        observe_gradient,
+        to_dual,
+        to_primal,
+        strong_convexity=_least(norms),
+        eigenbasis=eigenbasis,
+        has_proof=all(norm.has_proof for norm in norms),
+    )
+
+
+class SolvedSumState(NamedTuple):
+    """Attributes:
+    parts: the states of the norms, the quadratic ones first.
+    joint_inverse: the inverse of the sum of the quadratic ones' matrices; ``None`` without any.
+    received_sum: the sum of the gradients that the learner received, flat.
+    solution: how that sum is split, from which the next split starts, and its point.
+    largest_solver_residual: of all rounds (``Split.solver_residual``).
+    """
+
+    parts: tuple[NormState, ...]
+    joint_inverse: jax.Array | None
+    received_sum: jax.Array
+    solution: splitting.Split
+    largest_solver_residual: jax.Array
+
+
+def _solved(quadratic: tuple[VaryingNorm, ...], other: tuple[VaryingNorm, ...]) -> VaryingNorm:
+    norms = (*quadratic, *other)
+
+    def joint_inverse(parts, like):
+        return _joint_inverse(quadratic, parts[: len(quadratic)], like) if quadratic else None
+
+    def maps(parts, inverse, unravel):
+        """The duality maps of flat vectors; the last one, quadratic if possible, takes the rest."""
+
+        def flat_map(norm, part):
+            return lambda flat: ravel_pytree(norm.to_primal(part, unravel(flat)))[0]
+
+        flat_maps = tuple(map(flat_map, other, parts[len(quadratic) :]))
+        joint = () if inverse is None else (lambda flat: _times(inverse, flat),)
+        return (*flat_maps, *joint)
+
+    def init(params):
+        parts = tuple(norm.init(params) for norm in norms)
+        flat, _ = ravel_pytree(params)
+        inverse = joint_inverse(parts, params)
+        count = len(other) - (inverse is None)
+        return SolvedSumState(
+            parts=parts,
+            joint_inverse=inverse,
+            received_sum=jnp.zeros_like(flat),
+            solution=splitting.Split(
+                jnp.zeros((count, flat.size), flat.dtype),
+                jnp.zeros_like(flat),
+                jnp.zeros((), flat.dtype),
+            ),
+            largest_solver_residual=jnp.zeros((), flat.dtype),
+        )
+
+    def solve(state, parts, inverse, flat, unravel):
+        guess = splitting.rescale(state.solution.splits, state.received_sum, flat)
+        return splitting.split(maps(parts, inverse, unravel), flat, guess)
+
+    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
+    def observe(state, gradient, share):
+        flat, unravel = ravel_pytree(gradient)
+        parts = _observe(norms, state.parts, gradient)
+        inverse = joint_inverse(parts, gradient)
+        received_sum = state.received_sum + share * flat
+        solution = solve(state, parts, inverse, received_sum, unravel)
+        return SolvedSumState(
+            parts=parts,
+            joint_inverse=inverse,
+            received_sum=received_sum,
+            solution=solution,
+            largest_solver_residual=jnp.maximum(
+                state.largest_solver_residual, solution.solver_residual
+            ),
+        )
+
+    def observe_gradient(state, gradient, share=1.0):
+        return observe(state, gradient, jnp.asarray(share, state.received_sum.dtype))
+
+    def to_dual(state, point):
+        return _total_dual(norms, state.parts, point)
+
+    @jax.jit
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(solve(state, state.parts, state.joint_inverse, flat, unravel).point)
+
+    return VaryingNorm(
+        init,
+        observe_gradient,
+        to_dual,
+        to_primal,
+        strong_convexity=_least(norms),
+        leader=lambda state: state.solution.point,
+        has_proof=all(norm.has_proof for norm in norms),
+    )
+
+
+def _observe(norms, parts, gradient):
+    pairs = zip(norms, parts, strict=True)
+    return tuple(norm.observe_gradient(part, gradient) for norm, part in pairs)
+
+
+def _total_dual(norms, parts, point: optax.Params) -> Any:
+    pairs = zip(norms, parts, strict=True)
+    duals = [norm.to_dual(part, point) for norm, part in pairs]
+    return jax.tree.map(lambda *leaves: sum(leaves[1:], start=leaves[0]), *duals)
+
+
+def _least(norms):
+    sigmas = [norm.strong_convexity for norm in norms]
+    least = sigmas[0]
+    for sigma in sigmas[1:]:
+        least = jnp.minimum(least, sigma) if isinstance(sigma, jax.Array) else min(least, sigma)
+    return least
+
+
+def _joint_inverse(norms, parts, like) -> jax.Array:
+    """``P (P + Q)^{-1} Q``, part by part: never a difference, so nothing cancels in float32."""
+    flat, unravel = ravel_pytree(like)
+    if not flat.size:
+        return jnp.zeros_like(flat)
+    joint = None
+    for norm, part in zip(norms, parts, strict=True):
+        inverse = jnp.asarray(metric_of(norm, part, flat, unravel).inverse(), flat.dtype)
+        joint = inverse if joint is None else _parallel(joint, inverse, flat.size)
+    return joint
+
+
+def _parallel(p, q, size):
+    if p.ndim < 2 and q.ndim < 2:
+        p, q = (jnp.broadcast_to(part, (size,)) for part in (p, q))
+        return p * (q / (p + q))
+    p, q = (
+        part if part.ndim == 2 else jnp.diag(jnp.broadcast_to(part, (size,))) for part in (p, q)
+    )
+    joint = p @ jnp.linalg.solve(p + q, q)
+    return (joint + joint.T) / 2
+
+
+def _times(inverse, flat):
+    return inverse @ flat if inverse.ndim == 2 else jnp.broadcast_to(inverse, flat.shape) * flat
