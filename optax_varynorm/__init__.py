@@ -24,6 +24,7 @@ from optax_varynorm.certificates import (
     track_regret,
     worst_regret,
 )
+from optax_varynorm.checking import check_norm
 from optax_varynorm.coin_betting import (
     CoinBettingState,
     ConstrainedBetsState,
@@ -132,6 +133,7 @@ __all__ = [
     "box",
     "certificates",
     "certified_gap",
+    "check_norm",
     "coin_betting",
     "combine",
     "constrained_bets",

@@ -19,7 +19,7 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of_leaves(cls, tree: Any, largest: int | None) -> "Blocks":
-        """The leaves; ``ceil(n / largest)`` of nearly equal parts where ``n`` coordinates exceed it."""
+        """One a leaf, or ``ceil(n / largest)`` nearly equal ones of its ``n`` coordinates."""
         counts = [(n, 1 if largest is None else -(-n // largest)) for n in _leaf_sizes(tree) if n]
         return cls(tuple(n // k + (i < n % k) for n, k in counts for i in range(k)))
 
@@ -42,9 +42,7 @@ class Blocks(NamedTuple):
         """Where the entries of each stack are in the flat vector."""
         sizes = np.array(self.sizes, int)
         first = np.cumsum(sizes) - sizes
-        return [
-            first[sizes == size][:, None] + np.arange(size)[None] for size in np.unique(sizes)
-        ]
+        return [first[sizes == size][:, None] + np.arange(size)[None] for size in np.unique(sizes)]
 
     def _starts(self) -> list[int]:
         return np.cumsum([0, *(positions.size for positions in self.positions())])[:-1].tolist()

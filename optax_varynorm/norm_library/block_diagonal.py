@@ -75,9 +75,7 @@ def block_diagonal_norm(
 
         def observed(state, tree, *share):
             grown = jax.vmap(function, in_axes=(0, 0, *(None for _ in share)))
-            stacks = zip(
-                state.block_states, state.blocks.stack(ravel_pytree(tree)[0]), strict=True
-            )
+            stacks = zip(state.block_states, state.blocks.stack(ravel_pytree(tree)[0]), strict=True)
             return dataclasses.replace(
                 state, block_states=tuple(grown(old, stack, *share) for old, stack in stacks)
             )
@@ -85,11 +83,13 @@ def block_diagonal_norm(
         return observed
 
     def leader(state):
+        assert norm.leader is not None
         if not state.block_states:
             return jnp.zeros((0,))
         return state.blocks.unstack(tuple(map(jax.vmap(norm.leader), state.block_states)))
 
     def eigenbasis(state) -> Eigenbasis:
+        assert norm.eigenbasis is not None
         bases = tuple(map(jax.vmap(norm.eigenbasis), state.block_states))
         positions = state.blocks.positions()
         values = tuple(

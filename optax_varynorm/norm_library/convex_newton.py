@@ -14,6 +14,18 @@ STEP_LENGTHS = 0.5 ** np.arange(16.0)
 PATIENCE = 3
 
 
+class Measure(NamedTuple):
+    """Attributes:
+    value: of the function.
+    slope: its gradient.
+    error: how far the slope is from zero, in the caller's units.
+    """
+
+    value: jax.Array
+    slope: jax.Array
+    error: jax.Array
+
+
 class Search(NamedTuple):
     """Attributes:
     point: where the search is.
@@ -31,10 +43,7 @@ class Search(NamedTuple):
 
 
 def minimize(
-    value: Callable[[jax.Array], jax.Array],
-    gradient: Callable[[jax.Array], jax.Array],
-    hessian: Callable[[jax.Array], jax.Array],
-    error: Callable[[jax.Array], jax.Array],
+    measure: Callable[[jax.Array], Measure],
     start: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """The minimizer of a convex function of a flat vector, and its error.
@@ -47,14 +56,15 @@ def minimize(
     dtype = start.dtype
     eps = float(jnp.finfo(dtype).eps)
     enough = eps**0.8
-    lengths = jnp.asarray(STEP_LENGTHS, dtype)
+    # The length zero is that of the point itself.
+    lengths = jnp.asarray([*STEP_LENGTHS, 0.0], dtype)
 
-    def error_of(point):
-        found = error(point)
-        return jnp.where(jnp.isnan(found), jnp.inf, found).astype(dtype)
+    def slope_of(point):
+        slope = measure(point).slope
+        return slope, slope
 
     def newton_step(point):
-        slope, curvature = gradient(point), hessian(point)
+        curvature, slope = jax.jacfwd(slope_of, has_aux=True)(point)
         # Where the curvature is infinite or no number the coordinate stays, for this step.
         known = jnp.all(jnp.isfinite(curvature), axis=1) & jnp.isfinite(slope)
         curvature = jnp.where(known[:, None] & known[None, :], curvature, 0)
@@ -70,19 +80,16 @@ def minimize(
     def iterate(search):
         step = newton_step(search.point)
         candidates = search.point[None] + lengths[:, None] * step[None]
-        values = jax.vmap(value)(candidates)
-        errors = jax.vmap(error_of)(candidates)
-        now = value(search.point)
-        lowers = jnp.nanmin(values) < now - 16 * eps * jnp.abs(now)
-        chosen = jnp.where(lowers, jnp.nanargmin(values), jnp.argmin(errors))
-        found = errors[chosen]
-        stays = ~lowers & ~(found < search.error)
-        point = jnp.where(stays, search.point, candidates[chosen])
-        idle = ~lowers & ~(found < search.error / 2)
+        values, _, errors = jax.vmap(measure)(candidates)
+        values, errors = (jnp.where(jnp.isnan(a), jnp.inf, a) for a in (values, errors))
+        lowers = jnp.min(values) < values[-1] - 16 * eps * jnp.abs(values[-1])
+        chosen = jnp.where(lowers, jnp.argmin(values), jnp.argmin(errors))
+        point, error = candidates[chosen], errors[chosen]
+        idle = ~lowers & ~(error < search.error / 2)
         return Search(
             point=point,
-            best=jnp.where(found < search.error, point, search.best),
-            error=jnp.minimum(found, search.error),
+            best=jnp.where(error < search.error, point, search.best),
+            error=jnp.minimum(error, search.error),
             steps=search.steps + 1,
             failures=jnp.where(idle, search.failures + 1, 0),
         )
@@ -90,9 +97,12 @@ def minimize(
     def unfinished(search):
         return (search.error > enough) & (search.steps < MOST_STEPS) & (search.failures < PATIENCE)
 
+    error = measure(start).error
     none = jnp.zeros((), jnp.int32)
     found = jax.lax.while_loop(
-        unfinished, iterate, Search(start, start, error_of(start), none, none)
+        unfinished,
+        iterate,
+        Search(start, start, jnp.where(jnp.isnan(error), jnp.inf, error), none, none),
     )
     return found.best, found.error
 

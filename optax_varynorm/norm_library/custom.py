@@ -74,14 +74,15 @@ def custom_norm(
         f"{strong_convexity}.",
     )
 
-    def dual_of(custom_state, flat, unravel):
-        """The gradient of half the square; zero at zero, where it need not be differentiable."""
+    def half_and_dual(custom_state, flat, unravel):
+        """Half the square and its gradient; zero at zero, where it need not be differentiable."""
 
         def half(vector):
             return squared_norm(custom_state, unravel(vector)) / 2
 
         is_zero = jnp.all(flat == 0)
-        return jnp.where(is_zero, 0, jax.grad(half)(jnp.where(is_zero, 1, flat)))
+        found = jax.value_and_grad(half)(jnp.where(is_zero, 1, flat))
+        return tuple(jnp.where(is_zero, 0, part) for part in found)
 
     def solve(custom_state, gradient, unravel, guess):
         """``to_primal`` of a flat gradient, and its residual."""
@@ -91,32 +92,30 @@ def custom_norm(
         unit = jnp.where(largest > 0, largest, 1)
         target = gradient / unit
 
-        def value(x):
-            return squared_norm(custom_state, unravel(x)) / 2 - jnp.vdot(target, x)
+        def measure(x):
+            half, dual = half_and_dual(custom_state, x, unravel)
+            slope = dual - target
+            return convex_newton.Measure(
+                value=half - jnp.vdot(target, x),
+                slope=slope,
+                error=_precision.ratio(_precision.length(slope), _precision.length(target)),
+            )
 
-        def slope(x):
-            return dual_of(custom_state, x, unravel) - target
-
-        def error(x):
-            return _precision.ratio(_precision.length(slope(x)), _precision.length(target))
-
-        def on_ray(direction):
-            """The best multiple of a vector."""
+        def best_multiple(direction):
             square = squared_norm(custom_state, unravel(direction))
             return _precision.ratio(jnp.vdot(target, direction), square) * direction
 
         # Where the gradient is zero, the point need not be, and second derivatives may be infinite.
-        cold = on_ray(jnp.where(target == 0, 1e-3, target))
-        warm = on_ray(jnp.where(jnp.any(guess != 0), guess, target))
-        start = jnp.where(value(warm) < value(cold), warm, cold)
+        cold = jnp.where(target == 0, 1e-3, target)
+        warm = jnp.where(jnp.any(guess != 0), guess, cold)
+        starts = jax.vmap(best_multiple)(jnp.stack([cold, warm]))
+        start = starts[jnp.argmin(jax.vmap(measure)(starts).value)]
         start = jnp.where(largest > 0, start, 0)
         # Derivatives of the solution are those of the equation that it solves.
         point, residual = jax.lax.custom_root(
-            slope,
+            lambda x: measure(x).slope,
             start,
-            lambda _, first: convex_newton.minimize(
-                value, slope, jax.jacfwd(slope), error, first
-            ),
+            lambda _, first: convex_newton.minimize(measure, first),
             convex_newton.solve_linear,
             has_aux=True,
         )
@@ -155,7 +154,7 @@ def custom_norm(
     @jax.jit
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)
-        return unravel(dual_of(state.custom_state, flat, unravel))
+        return unravel(half_and_dual(state.custom_state, flat, unravel)[1])
 
     @jax.jit
     def to_primal(state, gradient):

@@ -56,6 +56,4 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         old = lengths(gradient)
         return with_lengths(gradient, old, across.to_primal(state, old))
 
-    return across._replace(
-        observe_gradient=observe_gradient, to_dual=to_dual, to_primal=to_primal
-    )
+    return across._replace(observe_gradient=observe_gradient, to_dual=to_dual, to_primal=to_primal)

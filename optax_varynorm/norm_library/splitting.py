@@ -4,8 +4,8 @@ r"""The duality map of a sum of norms, by splitting a gradient among them.
           \qquad \sum_i a_i = g,
 
 where the last part takes the rest. The gradient of :math:`\phi` in :math:`a_i` is
-:math:`\mathrm{to\_primal}_i(a_i) - \mathrm{to\_primal}_m(a_m)`, so that all parts agree on one point
-at the minimum. Dual norms are smooth where norms are strongly convex: Newton's method on the split
+:math:`\mathrm{to\_primal}_i(a_i) - \mathrm{to\_primal}_m(a_m)`: at the minimum all parts agree on
+one point. Dual norms are smooth where norms are strongly convex: Newton's method on the split
 meets bounded second derivatives, while those of an l_p norm are infinite at a zero coordinate.
 """
 
@@ -49,43 +49,31 @@ def split(maps: tuple[Callable, ...], gradient: jax.Array, guess: jax.Array) -> 
     target = gradient / unit
     shape = guess.shape
 
-    def points(splits):
-        return jnp.stack([part(a) for part, a in zip(firsts, splits, strict=True)])
-
-    def rest(splits):
-        return target - jnp.sum(splits, axis=0)
-
-    def value(flat):
+    def measure(flat):
         splits = flat.reshape(shape)
-        remaining = rest(splits)
-        return (jnp.vdot(splits, points(splits)) + jnp.vdot(remaining, last(remaining))) / 2
-
-    def disagreement(flat):
-        splits = flat.reshape(shape)
-        return (points(splits) - last(rest(splits))[None]).ravel()
-
-    def error(flat):
-        length = _precision.length(last(rest(flat.reshape(shape))))
-        return _precision.ratio(_precision.length(disagreement(flat)), length)
-
-    def solve(_, start):
-        return convex_newton.minimize(
-            value, disagreement, jax.jacfwd(disagreement), error, start
+        remaining = target - jnp.sum(splits, axis=0)
+        last_point = last(remaining)
+        points = jnp.stack([part(a) for part, a in zip(firsts, splits, strict=True)])
+        slope = (points - last_point[None]).ravel()
+        return convex_newton.Measure(
+            value=(jnp.vdot(splits, points) + jnp.vdot(remaining, last_point)) / 2,
+            slope=slope,
+            error=_precision.ratio(_precision.length(slope), _precision.length(last_point)),
         )
 
-    def best_start():
-        # On the ray of the gradient, the shares are inverse to the squared dual norms.
-        squares = jnp.stack([jnp.vdot(target, part(target)) for part in maps])
-        tiny = jnp.finfo(target.dtype).tiny
-        shares = 1 / jnp.maximum(squares, tiny)
-        shares = shares / jnp.sum(shares)
-        cold = (shares[:-1, None] * target[None]).ravel()
-        warm = (guess / unit).ravel()
-        return jnp.where(value(warm) < value(cold), warm, cold)
-
+    # On the ray of the gradient, the shares are inverse to the squared dual norms.
+    squares = jnp.stack([jnp.vdot(target, part(target)) for part in maps])
+    shares = 1 / jnp.maximum(squares, jnp.finfo(target.dtype).tiny)
+    cold = (shares[:-1, None] / jnp.sum(shares) * target[None]).ravel()
+    starts = jnp.stack([(guess / unit).ravel(), cold])
+    start = starts[jnp.argmin(jax.vmap(measure)(starts).value)]
     # Derivatives of the solution are those of the equation that it solves.
     flat, residual = jax.lax.custom_root(
-        disagreement, best_start(), solve, convex_newton.solve_linear, has_aux=True
+        lambda flat: measure(flat).slope,
+        start,
+        lambda _, first: convex_newton.minimize(measure, first),
+        convex_newton.solve_linear,
+        has_aux=True,
     )
     splits = flat.reshape(shape)
     return Split(unit * splits, unit * firsts[0](splits[0]), residual)

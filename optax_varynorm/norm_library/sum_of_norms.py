@@ -1,5 +1,6 @@
 """The root of a sum of squared norms."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm import _arguments
 from optax_varynorm.domains.metric import metric_of
 from optax_varynorm.norm_library import splitting
 from optax_varynorm.norms import Eigenbasis, NormState, VaryingNorm
@@ -200,10 +202,7 @@ def _total_dual(norms, parts, point: optax.Params) -> Any:
 
 def _least(norms):
     sigmas = [norm.strong_convexity for norm in norms]
-    least = sigmas[0]
-    for sigma in sigmas[1:]:
-        least = jnp.minimum(least, sigma) if isinstance(sigma, jax.Array) else min(least, sigma)
-    return least
+    return min(sigmas) if all(map(_arguments.is_known, sigmas)) else jnp.min(jnp.stack(sigmas))
 
 
 def _joint_inverse(norms, parts, like) -> jax.Array:
@@ -211,11 +210,15 @@ def _joint_inverse(norms, parts, like) -> jax.Array:
     flat, unravel = ravel_pytree(like)
     if not flat.size:
         return jnp.zeros_like(flat)
-    joint = None
-    for norm, part in zip(norms, parts, strict=True):
-        inverse = jnp.asarray(metric_of(norm, part, flat, unravel).inverse(), flat.dtype)
-        joint = inverse if joint is None else _parallel(joint, inverse, flat.size)
-    return joint
+    metrics = (
+        metric_of(norm, part, flat, unravel) for norm, part in zip(norms, parts, strict=True)
+    )
+    inverses = [
+        jnp.asarray(metric.inverse(), flat.dtype)
+        for metric in metrics
+        if metric.inverse is not None
+    ]
+    return functools.reduce(functools.partial(_parallel, size=flat.size), inverses)
 
 
 def _parallel(p, q, size):

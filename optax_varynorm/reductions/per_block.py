@@ -17,12 +17,14 @@ def per_block(
 
     Losses are linear, so the regrets of the blocks add up:
 
-    .. math:: \sum_t \langle g_t, w_t - u\rangle = \sum_b \sum_t \langle g_{t,b}, w_{t,b} - u_b\rangle.
+    .. math::
+       \sum_t \langle g_t, w_t - u\rangle
+       = \sum_b \sum_t \langle g_{t,b}, w_{t,b} - u_b\rangle.
 
     Against the starting point each block may lose ``epsilon`` of its own. The state is one for each
     length of a block, with one more axis, as long as there are such blocks. Extra arguments that
-    are shaped like the parameters, such as ``features``, are shared out by block; others go to every
-    copy. ``block_diagonal_norm`` has the same blocks under one bettor.
+    are shaped like the parameters, such as ``features``, are shared out by block; others go to
+    every copy. ``block_diagonal_norm`` has the same blocks under one bettor.
 
     Args:
       learner: a learner of flat vectors, such as ``vn.full_matrix()``.

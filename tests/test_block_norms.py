@@ -1,0 +1,159 @@
+"""Norms and learners of blocks: as if each block were alone, and as cheap for many as for few."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.extend.core import jaxprs_in_params
+from jax.flatten_util import ravel_pytree
+
+import optax_varynorm as vn
+from optax_varynorm._blocks import Blocks
+from tests import reference
+from tests.playing import play, stream
+
+# Lengths in no order, a matrix, and a leaf that is cut.
+PARAMS = {"a": jnp.zeros(3), "b": jnp.zeros((2, 1)), "c": jnp.zeros(5)}
+SIZES = (3, 2, 3, 2)
+LARGEST = 4
+
+
+def learner(norm, epsilon=1.0):
+    return vn.with_varying_norm(
+        norm, vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(epsilon))
+    )
+
+
+def equal_leaves(count):
+    return {f"{i:03}": jnp.zeros((2, 3)) for i in range(count)}
+
+
+def equations(jaxpr, name=None):
+    """How many there are, in inner programs too."""
+    total = 0
+    for equation in jaxpr.eqns:
+        total += name is None or equation.primitive.name == name
+        total += sum(equations(inner, name) for inner in jaxprs_in_params(equation.params))
+    return total
+
+
+def test_blocks_are_leaves_or_nearly_equal_parts_of_them():
+    blocks = Blocks.of_leaves(PARAMS, LARGEST)
+    assert blocks.sizes == SIZES
+    flat = jnp.arange(10.0)
+    stacks = blocks.stack(flat)
+    assert [stack.shape for stack in stacks] == [(2, 2), (2, 3)]
+    np.testing.assert_array_equal(stacks[0], [[3, 4], [8, 9]])
+    np.testing.assert_array_equal(blocks.unstack(stacks), flat)
+    assert Blocks.of_leaves(PARAMS, None).sizes == (3, 2, 5)
+
+
+@pytest.mark.parametrize("largest", [0, -3])
+def test_a_block_has_at_least_one_coordinate(largest):
+    with pytest.raises(ValueError, match="at least one"):
+        vn.block_diagonal_norm(largest_block=largest)
+    with pytest.raises(ValueError, match="at least one"):
+        vn.per_block(vn.diagonal(), largest_block=largest)
+
+
+def test_the_matrix_is_block_diagonal(x64):
+    norm = vn.block_diagonal_norm(vn.full_matrix_norm(2.0), LARGEST)
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), PARAMS)
+    _, unravel = ravel_pytree(params)
+    gradients, x = stream("power_law", 20, 10), jnp.asarray(stream("random", 1, 10)[0])
+    state = norm.init(params)
+    observe = jax.jit(norm.observe_gradient)
+    for g in gradients:
+        state = observe(state, unravel(jnp.asarray(g)), 1.0)
+    ends = np.cumsum(SIZES)
+    blocks = np.zeros((10, 10))
+    for end, size in zip(ends, SIZES, strict=True):
+        where = slice(end - size, end)
+        matrices = reference.FullMatrix(size, 2.0)
+        for g in gradients:
+            matrices = matrices.observe(g[where])
+        blocks[where, where] = matrices.matrix
+    flat = lambda tree: ravel_pytree(tree)[0]  # noqa: E731
+    np.testing.assert_allclose(flat(norm.to_dual(state, unravel(x))), blocks @ x, rtol=1e-10)
+    np.testing.assert_allclose(
+        flat(norm.to_primal(state, unravel(x))), np.linalg.solve(blocks, x), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        norm.leader(state), np.linalg.solve(blocks, gradients.sum(0)), rtol=1e-10
+    )
+    values, vectors = norm.eigenbasis(state)
+    np.testing.assert_allclose(vectors @ np.diag(values) @ vectors.T, blocks, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("start", ["isotropic", "coordinate"])
+def test_one_block_is_the_whole_matrix(x64, start):
+    norm = vn.full_matrix_norm(None, start)
+    gradients, origin = jnp.asarray(stream("drifting", 30, 4)), jnp.zeros(4, jnp.float64)
+    ours = play(learner(vn.block_diagonal_norm(norm)), gradients, origin)
+    theirs = play(learner(norm), gradients, origin)
+    np.testing.assert_allclose(ours.points, theirs.points, rtol=1e-9, atol=1e-12)
+
+
+def test_learners_of_blocks_play_as_if_alone_and_their_bounds_add_up(x64):
+    params = {"a": jnp.zeros(3, jnp.float64), "b": jnp.zeros(3, jnp.float64)}
+    gradients = jnp.asarray(stream("drifting", 30, 6))
+    trees = {"a": gradients[:, :3], "b": gradients[:, 3:]}
+    one = learner(vn.full_matrix_norm())
+    alone = vn.track_regret(one)
+    game = play(vn.track_regret(vn.per_block(one)), trees, params)
+    comparator = {"a": jnp.ones(3), "b": -jnp.ones(3)}
+    total = 0.0
+    for name in params:
+        single = play(alone, trees[name], params[name])
+        np.testing.assert_allclose(game.points[name], single.points, rtol=1e-9, atol=1e-12)
+        total += float(vn.regret_bound(single.final_state, comparator[name]))
+    assert float(vn.regret_bound(game.final_state, comparator)) == pytest.approx(total)
+    assert vn.regret(game.final_state, comparator) <= total
+
+
+def test_programs_do_not_grow_with_the_number_of_leaves():
+    norm = vn.block_diagonal_norm()
+
+    def beyond_ravel(count):
+        params = equal_leaves(count)
+        program = jax.make_jaxpr(norm.observe_gradient)(norm.init(params), params).jaxpr
+        return equations(program) - equations(jax.make_jaxpr(ravel_pytree_flat)(params).jaxpr)
+
+    assert beyond_ravel(100) == beyond_ravel(10)
+
+    def products_and_loops(optimizer, count):
+        params = equal_leaves(count)
+        program = jax.make_jaxpr(optimizer.update)(params, optimizer.init(params), params).jaxpr
+        return [equations(program, name) for name in ("while", "log", "dynamic_update_slice")]
+
+    for optimizer in (learner(norm), vn.per_block(learner(vn.full_matrix_norm()))):
+        assert products_and_loops(optimizer, 100) == products_and_loops(optimizer, 10)
+
+
+def ravel_pytree_flat(tree):
+    return ravel_pytree(tree)[0]
+
+
+def test_a_hundred_leaves_compile_once():
+    params = equal_leaves(100)
+    gradients = jax.tree.map(jnp.ones_like, params)
+    norm = vn.block_diagonal_norm()
+    norm_state, observe = norm.init(params), jax.jit(norm.observe_gradient)
+    optimizer = vn.per_block(learner(vn.full_matrix_norm()))
+    state, step = optimizer.init(params), jax.jit(optimizer.update)
+    for _ in range(3):
+        norm_state = observe(norm_state, gradients, jnp.float32(1))
+        updates, state = step(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    assert observe._cache_size() == step._cache_size() == 1
+    assert all(np.all(leaf < 0) for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(
+    "optimizer", [learner(vn.block_diagonal_norm()), vn.per_block(vn.full_matrix())]
+)
+def test_no_parameters_are_no_blocks(optimizer):
+    state = optimizer.init({})
+    updates, _ = optimizer.update({}, state, {})
+    assert updates == {}
