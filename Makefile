@@ -4,10 +4,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto
 
-.PHONY: demo test test-slow bench bench-networks bench-race bench-throughput lint types format clean
+.PHONY: demo test test-slow bench bench-networks bench-race bench-sweep bench-throughput lint types format clean
 
-demo: .venv/installed
-	$(BIN)/python tools/run_readme.py
+demo: .venv/installed-cli
+	$(BIN)/varynorm demo
 
 test: lint types
 	$(PYTEST) -m "not slow"
@@ -20,6 +20,9 @@ bench: .venv/installed-bench
 
 bench-networks: .venv/installed-bench
 	$(BIN)/python -m benchmarks.networks
+
+bench-sweep: .venv/installed-bench
+	$(BIN)/python -m benchmarks.sweep
 
 # DATA is a folder of LIBSVM files; without it, the streams that scikit-learn and River ship.
 bench-race: .venv/installed-race
@@ -43,8 +46,8 @@ format: .venv/installed-test
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/installed: pyproject.toml | .venv/bin/python
-	$(PIP) install --editable .
+.venv/installed-cli: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable '.[cli]'
 	touch $@
 
 .venv/installed-test: pyproject.toml | .venv/bin/python

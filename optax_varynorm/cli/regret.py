@@ -48,11 +48,11 @@ def regret(
         }
         typer.echo(json.dumps(answer))
         return
-    table = rich.table.Table("regret, and its bound", title="unit ball, d = 64, 768 rounds")
-    for learner in paper_sequences.LEARNERS:
-        table.add_column(learner, justify="right")
-    for sequence, found in by_sequence.items():
-        table.add_row(sequence, *(f"{o.regret:.1f} <= {o.bound:.1f}" for o in found))
+    table = rich.table.Table("regret <= bound", title="unit ball, d = 64, 768 rounds")
+    for sequence in by_sequence:
+        table.add_column(sequence, justify="right")
+    for learner, *found in zip(paper_sequences.LEARNERS, *by_sequence.values(), strict=True):
+        table.add_row(learner, *(f"{o.regret:.1f} <= {o.bound:.1f}" for o in found))
     rich.console.Console().print(table)
 
 

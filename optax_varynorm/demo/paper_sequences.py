@@ -30,22 +30,16 @@ class Outcome(NamedTuple):
     """Attributes:
     sequence: its name.
     learner: its name.
-    game: with regret and bound in its history.
+    regret: after the last round, against the best point of the ball.
+    bound: the certified bound of it, for the norms and gradients that occurred.
+    game: with both by round in its history.
     """
 
     sequence: str
     learner: str
+    regret: float
+    bound: float
     game: vn.Game
-
-    @property
-    def regret(self) -> float:
-        """After the last round, against the best point of the ball."""
-        return float(self.game.history.regret[-1])
-
-    @property
-    def bound(self) -> float:
-        """What was certain in advance, given the norms and gradients that occurred."""
-        return float(self.game.history.bound[-1])
 
 
 def linear_loss(params, gradient):
@@ -75,5 +69,6 @@ def play(report=None, rounds_a_chunk: int = 64) -> list[Outcome]:
                 None if report is None else functools.partial(report, learner, sequence),
                 comparator=best,
             )
-            outcomes.append(Outcome(sequence, learner, game))
+            regret, bound = (float(of(game.state, best)) for of in (vn.regret, vn.regret_bound))
+            outcomes.append(Outcome(sequence, learner, regret, bound, game))
     return sorted(outcomes, key=lambda outcome: list(SEQUENCES).index(outcome.sequence))

@@ -76,7 +76,7 @@ def run(
 
     Args:
       structure: of the optimizer's state.
-      examples_of: the examples of an array of rounds, with an axis of seeds if the rules say so.
+      examples_of: the examples of an array of rounds, then by seed if the rules say so.
     """
     records: list[Record] = []
     bounds: list[Any] = []
@@ -115,10 +115,10 @@ def _join(records: list[Record], bounds: list, ends: list[int]) -> History:
     return History(**together._asdict(), bound=bound, bound_rounds=np.array(ends))
 
 
-def require_same_rows(stream: Any, axis: int = 0) -> int:
+def require_same_rows(stream: Any) -> int:
     """The number of rounds of a stream."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(stream)]
-    found = {shape[axis] if len(shape) > axis else 0 for shape in shapes}
+    found = {shape[0] if shape else 0 for shape in shapes}
     if len(found) != 1 or 0 in found:
         raise ValueError(
             "All arrays of a stream need the same number of rows, at least one, not those of "

@@ -20,7 +20,8 @@ class Rules(NamedTuple):
       loss: ``loss(params, example)``.
       features: what a linear model's learner is told of an example; ``None`` for other learners.
       has_settings: whether hyperparameters, parameters and state have an axis of settings.
-      has_seeds: whether examples, parameters and state have an axis of seeds, after that one.
+      has_seeds: whether parameters and state have an axis of seeds after that one, and examples
+        one after that of rounds: all seeds' rows of a round lie together in memory.
     """
 
     make_optimizer: Callable[..., optax.GradientTransformation]
@@ -118,7 +119,7 @@ def play_chunk(rules, hyperparameters, played, examples, count, comparator):
         return Played(params, leaves), records, bound
 
     if rules.has_seeds:
-        play_run = jax.vmap(play_run, in_axes=(None, 0, 0))
+        play_run = jax.vmap(play_run, in_axes=(None, 0, 1))
     if rules.has_settings:
         play_run = jax.vmap(play_run, in_axes=(0, 0, None))
     return play_run(hyperparameters, played, examples)

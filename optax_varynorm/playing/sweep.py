@@ -103,16 +103,16 @@ def _draw(stream, seeds):
         raise ValueError("`seeds` must have at least one seed, such as `seeds=8` for 0 to 7.")
     if callable(stream):
         drawn = _for_each_seed(stream, jnp.asarray(seeds))
-        total = require_same_rows(drawn, axis=1)
-        return lambda rows: jax.tree.map(lambda leaf: leaf[:, rows], drawn), total
+        return lambda rows: jax.tree.map(lambda leaf: leaf[rows], drawn), require_same_rows(drawn)
     total = require_same_rows(stream)
     orders = np.asarray(_for_each_seed(_Permutation(total), jnp.asarray(seeds)))
-    return lambda rows: jax.tree.map(lambda leaf: leaf[orders[:, rows]], stream), total
+    return lambda rows: jax.tree.map(lambda leaf: leaf[orders[rows]], stream), total
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _for_each_seed(draw, seeds):
-    return jax.vmap(lambda seed: draw(jax.random.key(seed)))(seeds)
+    """What is drawn, by round and then by seed."""
+    return jax.vmap(lambda seed: draw(jax.random.key(seed)), out_axes=1)(seeds)
 
 
 @dataclasses.dataclass(frozen=True)

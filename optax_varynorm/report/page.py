@@ -55,14 +55,13 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1, h2 { line-height: 1.2; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; padding: 0.5rem 0; }
 th, td { padding: 0.25rem 0.75rem; border-bottom: 1px solid var(--line); text-align: left; }
 td.number { text-align: right; white-space: nowrap; }
 .figures { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
 figure { margin: 0; }
 figure svg { width: 100%; height: auto; display: block; }
-figcaption, caption, footer { font-size: 0.9rem; opacity: 0.85; }
+figcaption, footer { font-size: 0.9rem; opacity: 0.85; }
 footer { border-top: 1px solid var(--line); margin-top: 2rem; overflow-wrap: anywhere; }
 """
 
@@ -115,8 +114,9 @@ def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     return (
-        f'<div class="wide"><table><caption>{html.escape(table.caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<figure><div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+        f"<figcaption>{html.escape(table.caption)}</figcaption></figure>"
     )
 
 
