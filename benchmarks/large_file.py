@@ -8,7 +8,6 @@ folder, fits in another process, and prints rows a second and that process's pea
 import argparse
 import json
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -38,6 +37,22 @@ def write_csv(path: pathlib.Path, rows: int, columns: int, seed: int = 0) -> Non
             )
 
 
+def peak_megabytes(process: subprocess.Popen) -> float:
+    """The largest resident size of a process until it ends, from Linux's own high-water mark.
+
+    Not by ``getrusage``, where a child starts with the size of the process that forked it.
+    """
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+    peak = 0
+    while process.poll() is None:
+        # A process that is starting or ending has none.
+        marks = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        if marks:
+            peak = int(marks[0].split()[1])
+        time.sleep(0.01)
+    return peak / 1024
+
+
 def measure(rows: int, columns: int, learner: str) -> dict:
     """Of a process that does nothing but this fit."""
     with tempfile.TemporaryDirectory() as folder:
@@ -47,10 +62,12 @@ def measure(rows: int, columns: int, learner: str) -> dict:
         command = [sys.executable, "-m", "optax_varynorm.cli", "fit", str(path), "--target", "y"]
         command += ["--json", "--learner", learner, "--output", f"{folder}/model.varynorm"]
         began = time.perf_counter()
-        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        peak = peak_megabytes(process)
+        printed, _ = process.communicate()
         seconds = time.perf_counter() - began
-    # Linux counts kilobytes. Children that have ended count, and this is the only one.
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    if process.returncode:
+        raise SystemExit(process.returncode)
     return {
         "rows": rows,
         "columns": columns,
@@ -58,7 +75,7 @@ def measure(rows: int, columns: int, learner: str) -> dict:
         "file_megabytes": megabytes,
         "peak_megabytes": peak,
         "seconds_in_all": seconds,
-        "fit": json.loads(ended.stdout),
+        "fit": json.loads(printed),
     }
 
 

@@ -1,8 +1,10 @@
 """What is wrong with a file is said in one line, and the exit code is 1."""
 
+import gzip
 import json
 import zipfile
 
+import numpy as np
 import pytest
 
 from tests.command_line import error, people, run
@@ -59,6 +61,18 @@ def test_bad_libsvm_rows(folder, rows):
     assert error("fit", "bad.libsvm").startswith("varynorm: bad.libsvm: row 2")
 
 
+@pytest.mark.parametrize("name", ["rows.csv.gz", "rows.libsvm.gz"])
+def test_a_file_that_is_cut_off(folder, name):
+    """Past the first megabyte, which shows what kind of file it is."""
+    digits = np.random.default_rng(0).integers(10**9, size=200_000)
+    text = "".join(f"{i % 2} 1:{digit}\n" for i, digit in enumerate(digits))
+    if "csv" in name:
+        text = "y,x\n" + text.replace(" 1:", ",")
+    (folder / name).write_bytes(gzip.compress(text.encode())[:-100_000])
+    target = ("--target", "y") if "csv" in name else ()
+    assert error("fit", name, *target).startswith(f"varynorm: {name}: ")
+
+
 def test_a_file_that_is_missing(folder):
     assert error("fit", "nowhere.csv", "--target", "y") == "varynorm: nowhere.csv: no such file."
     assert error("predict", "nowhere", "x.csv") == "varynorm: nowhere: no such file."
@@ -93,6 +107,7 @@ def test_usage_errors_have_exit_code_2(folder):
     run("fit", "rows.csv", "--target", "b", "--loss", "cubic", expect=2)
     run("fit", "rows.csv", "--target", "b", "--quantile", "1.5", expect=2)
     run("fit", "rows.csv", "--target", "b", "--delimiter", "::", expect=2)
+    run("fit", "rows.csv", "--target", "b", "--report", "nowhere/out.html", expect=2)
 
 
 def test_files_that_are_no_models(folder, model):

@@ -25,7 +25,7 @@ TURNS = 5
 def rounds_per_second(name: str, dimension: int) -> float:
     """Of a linear model at the optimizer's defaults, on drawn rows; the median of some turns."""
     rows = jax.random.normal(jax.random.key(0), (ROUNDS, dimension)) / jnp.sqrt(dimension)
-    stream = (rows, jnp.roll(rows, -1, axis=0), jnp.arange(ROUNDS) % 2 * 1.0)
+    stream = (rows, jnp.roll(rows, -1, axis=0), (jnp.arange(ROUNDS) % 2).astype(rows.dtype))
     play_round, carry = linear.rounds(getattr(vn, name)(), dimension)
     program = (
         jax.jit(lambda *start: jax.lax.scan(play_round, *start)).lower(carry, stream).compile()

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shlex
+import sys
 from typing import Annotated, Literal
 
 import typer
@@ -126,7 +127,8 @@ def fit(
         notes().print(f"{data}: {line}", markup=False)
     result = summary.result(learned, path)
     if report is not None:
-        report_page.write(report, f"varynorm fit {data.name}", result, learned.model.curve)
+        typed = shlex.join(["varynorm", *sys.argv[1:]])
+        report_page.write(report, typed, learned.seconds, result, learned.model.curve)
     typer.echo(json.dumps(result) if as_json else summary.text(result))
     if not result["finished"]:
         command = ["varynorm", "fit", str(data)]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from optax_varynorm.tables import DataError, ReadSettings, open_table
+from optax_varynorm.tables import ReadSettings, open_table
 from optax_varynorm.tables.errors import quoted
 from optax_varynorm.tables.libsvm_table import LABEL
 
@@ -74,4 +74,4 @@ def require_target(table, target: str | None) -> str:
 def require_folder(option: str, path: pathlib.Path) -> None:
     """Found out before an hour of learning, not after."""
     if not path.parent.is_dir():
-        raise DataError(f"{option} {path}: there is no folder {path.parent}.")
+        raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}.")

@@ -66,7 +66,7 @@ class CsvTable:
             )
             with reader:
                 yield from batches.of_size(reader, size, skip)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.path}: {self._why(ragged, error)}") from error
 
     def kind(self, column: pa.ChunkedArray) -> str | None:

@@ -3,9 +3,12 @@
 import bz2
 import gzip
 import pathlib
+import zlib
 from typing import BinaryIO, cast
 
 COMPRESSED = (".gz", ".bz2")
+# What reading a damaged file may raise.
+UNREADABLE = (OSError, EOFError, zlib.error)
 
 
 def open_bytes(path: pathlib.Path) -> BinaryIO:

@@ -14,7 +14,7 @@ import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
 from optax_varynorm.tables.errors import DataError
-from optax_varynorm.tables.files import open_bytes
+from optax_varynorm.tables.files import UNREADABLE, open_bytes
 
 LABEL = "label"
 
@@ -47,13 +47,19 @@ class LibsvmTable:
     def batches(self, size: int, skip: int = 0) -> Iterator[SparseRows]:
         """Tables of ``size`` rows, without the first ``skip``."""
         with open_bytes(self.path) as file:
-            all_rows = (line for line in file if line.split(b"#")[0].strip())
-            rows = itertools.islice(all_rows, skip, None)
+            rows = itertools.islice(self._lines(file), skip, None)
             for first in itertools.count(skip + 1, size):
                 lines = [*itertools.islice(rows, size)]
                 if not lines:
                     return
                 yield self._parse(lines, first)
+
+    def _lines(self, file):
+        """Those that are rows."""
+        try:
+            yield from (line for line in file if line.split(b"#")[0].strip())
+        except UNREADABLE as error:
+            raise DataError(f"{self.path}: cannot be read: {error}") from error
 
     def _parse(self, lines, first_row):
         try:

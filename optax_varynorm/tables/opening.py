@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from optax_varynorm.tables.csv_table import CsvTable
 from optax_varynorm.tables.errors import DataError
-from optax_varynorm.tables.files import COMPRESSED, open_bytes
+from optax_varynorm.tables.files import COMPRESSED, UNREADABLE, open_bytes
 from optax_varynorm.tables.libsvm_table import LibsvmTable
 from optax_varynorm.tables.parquet_table import ParquetTable
 
@@ -53,5 +53,5 @@ def _start(path):
     try:
         with open_bytes(path) as file:
             return file.read(2**20).lstrip(b"\n")
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {error}.") from error
+    except UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error

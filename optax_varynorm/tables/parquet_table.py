@@ -24,7 +24,7 @@ class ParquetTable:
         self.path = path
         try:
             file = pyarrow.parquet.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: {str(error).splitlines()[0]}") from error
         self.columns = file.schema_arrow.names
         self.total_rows = file.metadata.num_rows
@@ -34,7 +34,7 @@ class ParquetTable:
         try:
             with pyarrow.parquet.ParquetFile(self.path) as file:
                 yield from batches.of_size(file.iter_batches(size), size, skip)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.path}: {str(error).splitlines()[0]}") from error
 
     def kind(self, column: pa.ChunkedArray) -> str | None:
