@@ -36,6 +36,14 @@ NORMS = {
         strong_convexity=0.5,
     ),
 }
+NORMS = {
+    name: norm._replace(
+        observe_gradient=jax.jit(norm.observe_gradient),
+        to_dual=jax.jit(norm.to_dual),
+        to_primal=jax.jit(norm.to_primal),
+    )
+    for name, norm in NORMS.items()
+}
 # XLA flushes what is nearly subnormal to zero; that is no business of a norm.
 vectors = hnp.arrays(np.float64, 4, elements=st.floats(-1e3, 1e3)).map(
     lambda x: np.where(np.abs(x) < 1e-9, 0.0, x)
