@@ -11,7 +11,7 @@ import pytest
 from optax_varynorm import cli
 from optax_varynorm.cli import choosing, learning, model_file
 from optax_varynorm.cli.loss_curve import MOST_BLOCKS, LossCurve
-from optax_varynorm.estimators import VaryNormClassifier, VaryNormRegressor, saving
+from optax_varynorm.estimators import VaryNormClassifier, VaryNormRegressor, saving, stream
 from optax_varynorm.tables.schema import Target
 from tests.command_line import coefficients, content, people, run
 
@@ -108,14 +108,17 @@ def test_more_rows_from_another_file_are_like_one_file(folder):
     (folder / "second.csv").write_text(lines[0] + "".join(lines[81:]))
     target = ("--target", "income")
     run("fit", "all.csv", *target)
+    compiled = stream._play_chunk._cache_size()
     run("fit", "first.csv", *target)
     run("fit", "second.csv", "--resume", "first.varynorm")
+    assert stream._play_chunk._cache_size() == compiled, "compiled once for all files and batches"
     (_, arrays), (_, expected) = (
         content(folder / "first.varynorm"),
         content(folder / "all.varynorm"),
     )
     assert arrays == expected
-    assert model_file.load(folder / "first.varynorm").curve.rows == 120
+    model = model_file.load(folder / "first.varynorm")
+    assert model.curve.rows == model.estimator.t_ == 120
 
 
 @pytest.mark.parametrize(

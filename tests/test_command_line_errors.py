@@ -35,6 +35,8 @@ FILES = {
     ),
     "ragged, short": ("a,b,y\n1,2,0\n3,1\n", ["row 2", "2 fields", "3 are expected"]),
     "ragged, long": ("a,b,y\n1,2,0\n3,1,1\n1,2,3,4\n", ["row 3", "4 fields"]),
+    "ragged, after empty lines": ("\n\na,y\n1,0\n\n3,1\n1\n", ["row 3", "1 fields"]),
+    "ragged, late": ("a,y\n" + "1.5,0\n" * 300_000 + "1\n", ["row 300001", "1 fields"]),
     "missing target": ("a,y\n1,0\n2,\n", ["row 2", "column 'y'", "missing"]),
     "infinite": ("a,y\n1,0\ninf,1\n", ["row 2", "column 'a'", "inf"]),
     "too large for float32": ("a,y\n1e39,0\n1,1\n", ["row 1", "column 'a'", "1e+39"]),
@@ -42,6 +44,7 @@ FILES = {
     "one class": ("a,y\n1,u\n2,u\n", ["'y'", "every row"]),
     "no features": ("y\n0\n1\n", ["no column to predict 'y' from"]),
     "not text": (b"a,y\n\xff\xfe,0\n1,1\n", ["row 1", "column 'a'", "UTF8"]),
+    "not text, late": (b"a,y\n" + b"1.5,0\n" * 300_000 + b"\xff,1\n", ["row 300001", "UTF8"]),
 }
 
 

@@ -99,6 +99,24 @@ def test_a_header_of_numbers_has_to_be_claimed(tmp_path):
     assert open_table(path, ReadSettings(header=False)).columns == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n\nx,y\n1,0\n\n2,1\n\n",
+        "x,y\r\n1,0\r\n2,1",
+        "\ufeffx,y\n1,0\n2,1\n",
+        '"x","y"\n"1","0"\n2,1\n',
+    ],
+)
+def test_line_ends_empty_lines_marks_and_quotes_change_nothing(tmp_path, text):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(text.encode())
+    schema, features, targets = encoded(path, "y")
+    assert schema.columns == (Numeric("x", False),)
+    np.testing.assert_array_equal(features, [[1], [2]])
+    np.testing.assert_array_equal(targets, [0, 1])
+
+
 def test_batches_have_one_size_and_start_where_they_are_told(tmp_path):
     """More than one of Arrow's blocks, which are of a megabyte."""
     path = tmp_path / "rows.csv"

@@ -4,6 +4,8 @@ A command is a function under ``@app.command()``. Answers go to the standard out
 to the standard error. What is wrong with the user's data is a ``DataError``: one line, exit code 1.
 """
 
+import inspect
+import re
 from typing import Any
 
 import rich.console
@@ -16,8 +18,14 @@ DATA_ERROR = 1
 INTERRUPTED = 130
 
 
-class OneLineErrors(typer.core.TyperGroup):
-    """No tracebacks for what the user can mend, nor for Ctrl-C."""
+class Commands(typer.core.TyperGroup):
+    """No tracebacks for what the user can mend, nor for Ctrl-C; help as wide as the screen."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        for command in (self, *self.commands.values()):
+            # A line break of a docstring is a space, an empty line is a new paragraph.
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.help or ""))
 
     def invoke(self, context: Any) -> Any:  # older typers have click's own context
         try:
@@ -31,7 +39,7 @@ class OneLineErrors(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    cls=OneLineErrors,
+    cls=Commands,
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,

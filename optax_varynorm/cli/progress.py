@@ -30,6 +30,9 @@ def bar(title: str, total: int | None, done: int = 0) -> Iterator[Show]:
       done: rows that were read before, and do not count for the rate.
     """
     console = notes()
+    if not console.is_terminal:
+        yield _show_nothing
+        return
     with rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
@@ -38,7 +41,6 @@ def bar(title: str, total: int | None, done: int = 0) -> Iterator[Show]:
         rich.progress.TimeRemainingColumn(),
         rich.progress.TextColumn("{task.fields[remark]}"),
         console=console,
-        disable=not console.is_terminal,
         transient=True,
     ) as progress:
         task = progress.add_task(title, total=total, completed=done, remark="")
@@ -47,3 +49,7 @@ def bar(title: str, total: int | None, done: int = 0) -> Iterator[Show]:
             progress.update(task, completed=rows, remark=remark)
 
         yield show
+
+
+def _show_nothing(rows: int, remark: str = "") -> None:
+    pass

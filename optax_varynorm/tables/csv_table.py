@@ -32,7 +32,7 @@ class CsvTable:
     def __init__(self, path: pathlib.Path, header: bool | None, delimiter: str):
         self.path = path
         self.delimiter = delimiter
-        first = self._first_row()
+        self.empty_lines, first = self._first_row()
         self.has_header = _looks_like_a_header(first) if header is None else header
         numbers = [str(number) for number in range(1, len(first) + 1)]
         self.columns = [name.strip() for name in first] if self.has_header else numbers
@@ -54,6 +54,7 @@ class CsvTable:
                 str(self.path),
                 pyarrow.csv.ReadOptions(
                     column_names=self.columns,
+                    skip_rows=self.empty_lines,
                     skip_rows_after_names=int(self.has_header),
                     use_threads=False,  # only then are ragged rows numbered
                 ),
@@ -92,17 +93,22 @@ class CsvTable:
         """Without spaces around it, null where missing."""
         return clean(column)
 
-    def _first_row(self) -> list[str]:
+    def _first_row(self) -> tuple[int, list[str]]:
+        """How many empty lines the file starts with, and the row after them."""
         with open_bytes(self.path) as file:
             start = file.read(2**20)
         text = start.decode("utf-8-sig", errors="replace")
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-        return next(row for row in rows if row)
+        return next((count, row) for count, row in enumerate(rows) if row)
+
+    def _row(self, arrows_number):
+        """Arrow counts from the first line on, but not empty lines between rows."""
+        return arrows_number - self.empty_lines - self.has_header
 
     def _why(self, ragged, error):
         if ragged:
             row = ragged[0]
-            number = "" if row.number is None else f"row {row.number - self.has_header}: "
+            number = "" if row.number is None else f"row {self._row(row.number)}: "
             return (
                 f"{number}{row.actual_columns} fields where {row.expected_columns} are expected. "
                 "Mend the row, or say what is between fields: --delimiter."
@@ -110,7 +116,7 @@ class CsvTable:
         message = str(error).splitlines()[0]
         if found := ARROW_PLACE.match(message):
             column, row, what = found.groups()
-            return f"row {int(row) - self.has_header}, column {self.columns[int(column)]!r}: {what}"
+            return f"row {self._row(int(row))}, column {self.columns[int(column)]!r}: {what}"
         return message
 
 
