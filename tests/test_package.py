@@ -83,16 +83,17 @@ def test_the_source_distribution_has_what_its_commands_need(built):
 def test_the_wheel_works_in_a_fresh_environment(built, tmp_path):
     """Fresh but for the dependencies, which are those of the environment that runs the tests."""
     venv.create(tmp_path / "fresh", with_pip=False)
-    scripts = the_only(tmp_path / "fresh", "[Bb]in") if sys.platform != "win32" else None
-    python = (scripts or tmp_path / "fresh" / "Scripts") / pathlib.Path(sys.executable).name
+    python = tmp_path / "fresh" / "bin" / "python"
     (site_packages,) = (tmp_path / "fresh").rglob("site-packages")
     # A path in a .pth file is searched after the environment itself; its own .pth files, such as
     # that of an editable install, are not read.
     present = [path for path in sys.path if path.endswith("site-packages")]
     (site_packages / "dependencies.pth").write_text("\n".join(present) + "\n")
     subprocess.run(
-        [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
-        + ["--no-index", the_only(built, "*.whl")],
+        [
+            *(sys.executable, "-m", "pip", "--python", python),
+            *("install", "--quiet", "--no-deps", "--no-index", the_only(built, "*.whl")),
+        ],
         check=True,
     )
     ran = subprocess.run(

@@ -71,7 +71,9 @@ def test_what_is_on_the_network_is_found(page):
 
 
 def test_links_and_own_files_are_no_complaint():
-    page = '<a href="https://example.org">x</a><img src="_static/a.svg"><script src="a.js"></script>'
+    page = (
+        '<a href="https://example.org">x</a><img src="_static/a.svg"><script src="a.js"></script>'
+    )
     assert not fetched_from_the_network(page)
 
 

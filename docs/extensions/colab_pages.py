@@ -1,4 +1,4 @@
-"""A page for every Colab: its cells as Markdown in `colabs/` beside the pages, written at build time."""
+"""A page for every Colab, written at build time: its cells as Markdown, in `docs/colabs/`."""
 
 import json
 import pathlib
