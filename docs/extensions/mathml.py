@@ -28,7 +28,7 @@ def visit_inline(self, node):
 
 
 def visit_block(self, node):
-    self.body.append(f'<div class="math">{render(node, "block")}</div>\n')
+    self.body.append(f'<div class="formula">{render(node, "block")}</div>\n')
     raise nodes.SkipNode
 
 
