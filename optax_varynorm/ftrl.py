@@ -54,7 +54,7 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm(updates)
 
         leader = geometry.leader(updates, gradient_sum)
-        squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
+        squared_length = geometry.squared_length_of_leader(gradient_sum, leader)
         vertex = jnp.sqrt(jnp.asarray(geometry.norm.strong_convexity, squared_sum.dtype) / 2)
         step = jnp.minimum(
             vertex / jnp.sqrt(1 + squared_sum),

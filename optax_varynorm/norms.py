@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax.extend.core import get_opaque_trace_state
 from jax.flatten_util import ravel_pytree
@@ -48,10 +49,14 @@ class VaryingNorm(NamedTuple):
       known_part: the part of a gradient in coordinates where the norm is positive. A norm that
         starts at zero, because nobody told it how long gradients are, meets the rest for the first
         time, and its learner does not receive that rest; others leave it out.
+      knows_all: whether a known part is everything, as a boolean, where that is cheap to tell.
       observe_features: the norm that knows one more feature vector of a linear model, from a state
         and the features; ``None`` for norms of gradients alone. The features of round ``t`` are
         announced before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features that were announced before, change nothing.
+      squared_dual_norm: :math:`\|g\|_{t,\star}^2` of any array, finite or not, for norms
+        of O(d), whose rounds last as long as the arrays they write. What is not known does not
+        count. Others leave it out.
       has_proof: whether ``strong_convexity`` is proved. Without it no regret bound is given out.
     """
 
@@ -63,7 +68,9 @@ class VaryingNorm(NamedTuple):
     eigenbasis: Callable[[NormState], Eigenbasis] | None = None
     leader: Callable[[NormState], jax.Array] | None = None
     known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
+    knows_all: Callable[[NormState], jax.Array] | None = None
     observe_features: Callable[[NormState, optax.Params], NormState] | None = None
+    squared_dual_norm: Callable[[NormState, optax.Updates], jax.Array] | None = None
     has_proof: bool = True
 
     @property
@@ -72,10 +79,19 @@ class VaryingNorm(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A gradient whose dual norm is known, and the trace it was measured in."""
+    """A gradient that was measured.
+
+    Attributes:
+      gradient: the gradient.
+      squared_dual_norm: in the norm before.
+      pair: the inner product with a point that is zero where the norm is, without the gradient's
+        array; ``None`` where there is nothing to save.
+      trace: the trace in which this holds.
+    """
 
     gradient: optax.Updates
     squared_dual_norm: jax.Array
+    pair: Callable[[optax.Params], jax.Array] | None
     trace: Any
 
 
@@ -101,11 +117,24 @@ class Geometry(NamedTuple):
             return measured.squared_dual_norm
         return dual_norm(self.norm, self.before, gradient) ** 2
 
+    def pair(self, gradient: optax.Updates, point: optax.Params) -> jax.Array:
+        """The inner product of the gradient that a layer received with a leader of such."""
+        measured = self._as_measured(gradient)
+        if measured is not None and measured.pair is not None:
+            return measured.pair(point)
+        return _precision.inner(gradient, point)
+
     def leader(self, gradient: optax.Updates, gradient_sum: optax.Updates) -> optax.Params:
         """``to_primal`` in the norm after, of the sum of the gradients that a layer received."""
         if self.norm.leader is not None and self._as_measured(gradient) is not None:
             return ravel_pytree(gradient)[1](self.norm.leader(self.after))
         return self.norm.to_primal(self.after, gradient_sum)
+
+    def squared_length_of_leader(self, gradient_sum: optax.Updates, leader: optax.Params):
+        r""":math:`\|\theta_t\|_{t,\star}^2`, which is the leader's squared length as well."""
+        if self.norm.squared_dual_norm is not None:
+            return self.norm.squared_dual_norm(self.after, gradient_sum)
+        return jnp.maximum(_precision.inner(gradient_sum, leader), 0)
 
     def _as_measured(self, gradient: optax.Updates) -> Measured | None:
         """What is known of the gradient if it is the very one that was handed inward, always.
@@ -127,6 +156,8 @@ def primal_norm(norm: VaryingNorm, state: NormState, point: optax.Params) -> jax
 
 def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> jax.Array:
     r""":math:`\|g\|_{t,\star}`, from :math:`\langle g, \nabla\tfrac12\|g\|_\star^2\rangle`."""
+    if norm.squared_dual_norm is not None:
+        return _precision.root(norm.squared_dual_norm(state, gradient))
     return _precision.root(_precision.inner(gradient, norm.to_primal(state, gradient)))
 
 

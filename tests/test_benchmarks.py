@@ -42,6 +42,15 @@ def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
 
 
 @pytest.mark.slow
+def test_sweeps_are_compared_with_single_runs(tmp_path):
+    """The program itself checks that both have the same losses."""
+    printed = run("sweep", tmp_path, "--seeds", "4", "--rounds", "50", "--turns", "1")
+    record = json.loads((tmp_path / "sweep.json").read_text())
+    assert set(record["rounds_per_second"]) == {"one by one", "sweep"}
+    assert f"sweep is {record['ratio']:.1f} times as fast" in printed
+
+
+@pytest.mark.slow
 def test_networks_train_and_compare_with_cached_peers(tmp_path):
     settings = ("--models", "mlp", "--steps", "40", "--seeds", "2")
     printed = run("networks", tmp_path, *settings, "--only", "fixed_norm,sgd")
@@ -162,3 +171,11 @@ def test_the_estimators_defaults_are_the_better_choice_on_wine():
         for average in (False, True)
     )
     assert last < average
+
+
+@pytest.mark.slow
+def test_blocks_are_timed_against_their_rank_one_updates(tmp_path):
+    run("blocks", tmp_path, "--blocks", "3", "--sizes", "8", "--rounds", "5", "--turns", "1")
+    (programs,) = json.loads((tmp_path / "blocks.json").read_text())["sizes"].values()
+    assert set(programs) == {"rank-one", "norm", "one bettor", "one each"}
+    assert all(record["ratio"] > 0 for record in programs.values())

@@ -86,6 +86,7 @@ def test_the_matrix_is_block_diagonal(x64):
     np.testing.assert_allclose(vectors @ np.diag(values) @ vectors.T, blocks, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["isotropic", "coordinate"])
 def test_one_block_is_the_whole_matrix(x64, start):
     norm = vn.full_matrix_norm(None, start)

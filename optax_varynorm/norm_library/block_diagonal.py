@@ -88,6 +88,11 @@ def block_diagonal_norm(
             return jnp.zeros((0,))
         return state.blocks.unstack(tuple(map(jax.vmap(norm.leader), state.block_states)))
 
+    def knows_all(state) -> jax.Array:
+        assert norm.knows_all is not None
+        answers = map(jax.vmap(norm.knows_all), state.block_states)
+        return jnp.all(jnp.stack([jnp.ones((), bool), *map(jnp.all, answers)]))
+
     def eigenbasis(state) -> Eigenbasis:
         assert norm.eigenbasis is not None
         bases = tuple(map(jax.vmap(norm.eigenbasis), state.block_states))
@@ -112,5 +117,7 @@ def block_diagonal_norm(
         eigenbasis=norm.eigenbasis and eigenbasis,
         leader=norm.leader and leader,
         known_part=norm.known_part and map_blocks(norm.known_part),
+        knows_all=norm.knows_all and knows_all,
+        squared_dual_norm=None,
         observe_features=norm.observe_features and observe(norm.observe_features),
     )

@@ -8,6 +8,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm._in_place import rarely
+from optax_varynorm.norm_library.diagonal_root import diagonal_root_norm
 from optax_varynorm.norm_library.first_seen import first_seen_squares
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
@@ -16,11 +18,13 @@ class DiagonalState(NamedTuple):
     """Attributes:
     start: what stands for ``L^2`` in the weights: one number, or a tree like the parameters. Zero
       where no gradient was seen.
-    squares: sums of the squared gradients, a tree like the parameters.
+    inverse: the reciprocal weights, a tree like the parameters. Zero where the norm is.
+    knows_all: whether no coordinate is without a gradient, as far as that matters.
     """
 
     start: Any
-    squares: optax.Updates
+    inverse: optax.Params
+    knows_all: jax.Array
 
 
 def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -> VaryingNorm:
@@ -44,59 +48,112 @@ def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -
         raise ValueError(
             f"`start` must be 'isotropic' or, without `root`, 'coordinate', not {start!r}."
         )
-    by_coordinate = lipschitz is None and start == "coordinate"
     if lipschitz is not None:
         _arguments.require_moderate("lipschitz", lipschitz, "the largest l_2 norm of a gradient")
+    if root:
+        return diagonal_root_norm(lipschitz)
+    if lipschitz is not None:
+        return _from_known_length(lipschitz)
+    return _by_coordinate() if start == "coordinate" else _from_longest()
 
-    def weight(start, squares):
-        if root:
-            return jnp.sqrt(start * (start + squares))
-        return 2 * start + squares
 
-    def weights(state):
-        if by_coordinate:
-            return jax.tree.map(weight, state.start, state.squares)
-        # Before the first gradient any norm will do: nothing is learned in it.
-        start = jnp.where(state.start > 0, state.start, 1)
-        return jax.tree.map(lambda squares: weight(start, squares), state.squares)
-
+def _from_known_length(lipschitz) -> VaryingNorm:
     def init(params):
-        dtype = _precision.working_dtype(params)
-
-        def zeros():
-            return jax.tree.map(lambda x: jnp.zeros_like(x, dtype), params)
-
-        length = jnp.asarray(0.0 if lipschitz is None else lipschitz, dtype)
-        return DiagonalState(zeros() if by_coordinate else length**2, zeros())
+        square = jnp.asarray(lipschitz, _precision.working_dtype(params)) ** 2
+        return DiagonalState(square, _fill(params, 1 / (2 * square)), jnp.ones((), bool))
 
     def observe_gradient(state, gradient):
-        squares = jax.tree.map(lambda squares, g: squares + g**2, state.squares, gradient)
-        if by_coordinate:
-            first = jax.tree.map(
-                lambda start, seen, g: jnp.where(start > 0, jnp.maximum(start, g**2), seen),
-                state.start,
-                first_seen_squares(gradient, state.start),
-                gradient,
-            )
-        elif lipschitz is None:
-            first = jnp.maximum(state.start, _precision.inner(gradient, gradient))
-        else:
-            first = state.start
-        return DiagonalState(first, squares)
+        inverse = jax.tree.map(lambda r, g: 1 / (1 / r + g**2), state.inverse, gradient)
+        return state._replace(inverse=inverse)
+
+    return _norm(init, observe_gradient)
+
+
+def _from_longest() -> VaryingNorm:
+    def init(params):
+        # Before the first gradient any norm will do: nothing is learned in it.
+        dtype = _precision.working_dtype(params)
+        half = jnp.full((), 0.5, dtype)
+        return DiagonalState(jnp.zeros((), dtype), _fill(params, half), jnp.zeros((), bool))
+
+    def observe_gradient(state, gradient):
+        longest = jnp.maximum(state.start, _precision.inner(gradient, gradient))
+        growth = 2 * (longest - state.start)
+        inverse = jax.tree.map(
+            lambda r, g: jnp.where(
+                longest > 0, _reciprocal(jnp.where(state.knows_all, 1 / r, 0) + growth + g**2), r
+            ),
+            state.inverse,
+            gradient,
+        )
+        return DiagonalState(longest, inverse, longest > 0)
+
+    def known_part(state, gradient):
+        return jax.tree.map(lambda g: jnp.where(state.knows_all, g, 0), gradient)
+
+    return _norm(init, observe_gradient, known_part)
+
+
+def _by_coordinate() -> VaryingNorm:
+    def init(params):
+        zero = jnp.zeros((), _precision.working_dtype(params))
+        return DiagonalState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
+
+    def grow(start, inverse, gradient):
+        return jax.tree.map(
+            lambda top, r, g: jnp.where(
+                r > 0, 1 / (1 / r + 2 * (jnp.maximum(top, g**2) - top) + g**2), 0
+            ),
+            start,
+            inverse,
+            gradient,
+        )
+
+    def meet(state, gradient):
+        """Coordinates with their first gradient enter."""
+        start = jax.tree.map(
+            lambda top, seen: jnp.where(top > 0, top, seen),
+            state.start,
+            first_seen_squares(gradient, state.start),
+        )
+        inverse = jax.tree.map(
+            lambda r, top, g: jnp.where((r > 0) | (top == 0), r, _reciprocal(2 * top + g**2)),
+            state.inverse,
+            start,
+            gradient,
+        )
+        known = (jnp.all(r > 0) for r in jax.tree.leaves(inverse))
+        return DiagonalState(start, inverse, jnp.all(jnp.stack([jnp.ones((), bool), *known])))
+
+    def observe_gradient(state, gradient):
+        inverse = grow(state.start, state.inverse, gradient)
+        start = jax.tree.map(
+            lambda top, g: jnp.where(top > 0, jnp.maximum(top, g**2), 0), state.start, gradient
+        )
+        state = DiagonalState(start, inverse, state.knows_all)
+        return rarely(~state.knows_all, meet, state, gradient)
+
+    def known_part(state, gradient):
+        return jax.tree.map(lambda r, g: jnp.where(r > 0, g, 0), state.inverse, gradient)
+
+    return _norm(init, observe_gradient, known_part)
+
+
+def _norm(init, observe_gradient, known_part=None) -> VaryingNorm:
+    def weights(state):
+        return jax.tree.map(lambda r: _precision.ratio(jnp.ones_like(r), r), state.inverse)
 
     def to_dual(state, point):
         return jax.tree.map(jnp.multiply, weights(state), point)
 
     def to_primal(state, gradient):
-        return jax.tree.map(_precision.ratio, gradient, weights(state))
+        return jax.tree.map(jnp.multiply, gradient, state.inverse)
+
+    def squared_dual_norm(state, gradient):
+        return _precision.inner(gradient, to_primal(state, gradient))
 
     def eigenbasis(state):
         return Eigenbasis(ravel_pytree(weights(state))[0], None)
-
-    def known_part(state, gradient):
-        if by_coordinate:
-            return jax.tree.map(lambda start, g: jnp.where(start > 0, g, 0), state.start, gradient)
-        return jax.tree.map(lambda g: jnp.where(state.start > 0, g, 0), gradient)
 
     return VaryingNorm(
         init,
@@ -104,5 +161,17 @@ def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -
         to_dual,
         to_primal,
         eigenbasis=eigenbasis,
-        known_part=known_part if lipschitz is None else None,
+        known_part=known_part,
+        knows_all=None if known_part is None else lambda state: state.knows_all,
+        squared_dual_norm=squared_dual_norm,
     )
+
+
+def _fill(params, value):
+    """Arrays of their own, so that all of the state can be donated."""
+    return jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), value.dtype) + value, params)
+
+
+def _reciprocal(weight):
+    """Finite, also where a weight is next to nothing."""
+    return 1 / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from optax_varynorm import _precision
+from optax_varynorm._in_place import rarely
 
 # Entries are cut here, where float32 can still square them; a coordinate is then enlarged until
 # they are not.
@@ -87,14 +88,7 @@ class SpanBasis(NamedTuple):
     def meet(self, features: jax.Array) -> "SpanBasis":
         sizes = jnp.where(self.sizes > 0, self.sizes, _precision.size(features))
         incomplete = ~jnp.all(self.known)
-        # A loop of one trip or none: see `growing_inverse.grow`.
-        basis, _ = jax.lax.fori_loop(
-            0,
-            incomplete.astype(jnp.int32),
-            _pivot_if_new,
-            (self._replace(sizes=sizes), features),
-        )
-        return basis
+        return rarely(incomplete, _pivot_if_new, self._replace(sizes=sizes), features)
 
     def times(self, vector: jax.Array) -> jax.Array:
         """``D vector``."""
@@ -126,8 +120,7 @@ def _product(left, right):
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
-def _pivot_if_new(_, carry):
-    basis, features = carry
+def _pivot_if_new(basis, features):
     vector = basis.divide(features)
     entries = _product(basis.matrix, vector)
     # What rounding may have made of a zero, with room for what the elimination's steps added.
@@ -140,9 +133,8 @@ def _pivot_if_new(_, carry):
     row = _precision.ratio(basis.matrix[pivot], entries[pivot])
     eliminated = jnp.where(at_pivot[:, None], row, basis.matrix - jnp.outer(entries, row))
     is_new = outside[pivot] > 0
-    basis = SpanBasis(
+    return SpanBasis(
         basis.sizes,
         jnp.where(is_new, eliminated, basis.matrix),
         basis.known | (at_pivot & is_new),
     )
-    return basis, features

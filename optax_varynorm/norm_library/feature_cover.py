@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.feature_coordinates import FARTHEST, FirstSizes, SpanBasis
 from optax_varynorm.norm_library.growing_inverse import GrowingInverse
@@ -74,10 +75,7 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         covers = length <= 1 + 16 * jnp.finfo(flat.dtype).eps
         excess = jnp.where(covers, 0, 1 - 1 / jnp.where(covers, 1, length))
         root = jnp.sqrt(excess)
-        # A loop of one trip or none: see `growing_inverse.grow`.
-        inverse, *_ = jax.lax.fori_loop(
-            0, (~covers).astype(jnp.int32), _grow, (state.inverse, root * vector, root * primal)
-        )
+        inverse = rarely(~covers, _grow, state.inverse, root * vector, root * primal)
         return state._replace(weights=state.weights + excess * vector**2, inverse=inverse)
 
     @jax.jit
@@ -169,7 +167,5 @@ def _restart_coordinate(carry):
     return restarted, flat, *_measure(restarted, flat)
 
 
-def _grow(_, carry):
-    inverse, vector, primal = carry
-    grown = growing_inverse.grow(inverse, vector, primal, jnp.zeros((), vector.dtype))
-    return grown, vector, primal
+def _grow(inverse, vector, primal):
+    return growing_inverse.grow(inverse, vector, primal, jnp.zeros((), vector.dtype))

@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 from scipy import special
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
@@ -139,9 +140,7 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
             gradient_covariance=state.gradient_covariance + jnp.outer(flat, flat),
             rounds_since_root=state.rounds_since_root + 1,
         )
-        # One trip or none: see `growing_inverse.grow`.
-        due = (state.rounds_since_root == exact_every).astype(jnp.int32)
-        return jax.lax.fori_loop(0, due, lambda _, old: refresh(old), state)
+        return rarely(state.rounds_since_root == exact_every, refresh, state)
 
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)

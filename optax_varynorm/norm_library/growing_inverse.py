@@ -24,6 +24,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from optax_varynorm._in_place import after, rarely
+
 # At most this many terms wait: enough to make the flush a matrix product, few enough for the two
 # products with the buffer to stay cheap beside the one with the matrix.
 MOST_PENDING_TERMS = 64
@@ -173,19 +175,19 @@ def grow(
         diagonal=jnp.maximum(inverse.diagonal - term**2, shrink * inverse.diagonal),
         leader=leader + shrink * pull * primal,
     )
-    # A loop of one trip or none, where others write `cond`: it updates the matrix in place, and
-    # batched by vmap it still runs only when it must, while a batched `cond` always runs.
-    full = waiting.pending_count == inverse.pending_terms.shape[0]
-    return jax.lax.fori_loop(0, full.astype(jnp.int32), _flush, waiting)
+    is_full = waiting.pending_count == inverse.pending_terms.shape[0]
+    return rarely(is_full, _flush, waiting)
 
 
-def _flush(_, inverse: GrowingInverse) -> GrowingInverse:
+def _flush(inverse: GrowingInverse) -> GrowingInverse:
     waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
     change = inverse.rounding - waiting
-    matrix = inverse.matrix + change
+    rounding = change - ((inverse.matrix + change) - inverse.matrix)
+    # The new matrix is written over the old one, which what is lost by it was computed from.
+    matrix = inverse.matrix + after(jnp.any(jnp.isnan(rounding[:1, :1])), change)
     return GrowingInverse(
         matrix=matrix,
-        rounding=change - (matrix - inverse.matrix),
+        rounding=rounding,
         pending_terms=jnp.zeros_like(inverse.pending_terms),
         pending_count=jnp.zeros_like(inverse.pending_count),
         # The matrix knows its diagonal best, unless rounding has eaten it.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
+from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.first_seen import first_seen_squares
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
@@ -126,8 +127,8 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         known = state.units > 0
         outgrown = known & (flat**2 > growing_inverse.OUTGROWN * state.weights)
         known_part = jnp.where(known, flat, 0)
-        # The product was needed to measure the gradient, so it is computed before the loop: as many
-        # trips as there are such coordinates, see `growing_inverse.grow`.
+        # The product was needed to measure the gradient, so it is there already. As many trips as
+        # there are such coordinates, mostly none: see `_in_place.rarely`.
         state, _, products = jax.lax.fori_loop(
             0,
             jnp.sum(outgrown, dtype=jnp.int32),
@@ -206,8 +207,8 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             inverse=growing.start(jnp.zeros_like(flat)),
         )
 
-    def restart(_, carry):
-        state, flat, length, _ = carry
+    def restart(measured, flat, length):
+        state, _ = measured
         unit = factor * length
         # What the whole matrix so far may have reached, in units of the new one.
         reached = state.height * state.unit * growing.growth(state.squares)
@@ -219,7 +220,7 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             received_sum=state.received_sum,
             inverse=growing.start(state.received_sum / unit),
         )
-        return restarted, flat, length, products_of(restarted, flat)
+        return restarted, products_of(restarted, flat)
 
     def products_of(state, flat):
         return growing.products(state.inverse, 1 / _or_one(state.unit) * flat)
@@ -230,14 +231,9 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
         known = state.unit > 0
         outweighs = length > state.unit * jnp.sqrt(1 + state.squares)
         share = jnp.where(known, share, 0)
-        # The product was needed to measure the gradient, so it is computed before the loop: one
-        # trip or none, see `growing_inverse.grow`.
-        state, _, _, products = jax.lax.fori_loop(
-            0,
-            outweighs.astype(jnp.int32),
-            restart,
-            (state, flat, length, products_of(state, jnp.where(known, flat, 0))),
-        )
+        # The product was needed to measure the gradient, so it is there already.
+        measured = (state, products_of(state, jnp.where(known, flat, 0)))
+        state, products = rarely(outweighs, restart, measured, flat, length)
         vector = _precision.ratio(flat, state.unit)
         height = jnp.maximum(state.height, length) if follow_largest else state.height
         return LearnedUnit(

@@ -1,6 +1,5 @@
 """The root of a sum of squared norms."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -9,8 +8,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments
-from optax_varynorm.domains.metric import metric_of
 from optax_varynorm.norm_library import splitting
+from optax_varynorm.norm_library.joint_inverse import joint_inverse_of, times
 from optax_varynorm.norms import Eigenbasis, NormState, VaryingNorm
 
 
@@ -63,7 +62,7 @@ class ClosedSumState(NamedTuple):
 
 def _closed(norms: tuple[VaryingNorm, ...]) -> VaryingNorm:
     def with_inverse(parts, like):
-        return ClosedSumState(parts, _joint_inverse(norms, parts, like))
+        return ClosedSumState(parts, joint_inverse_of(norms, parts, like))
 
     def init(params):
         return with_inverse(tuple(norm.init(params) for norm in norms), params)
@@ -77,7 +76,7 @@ def _closed(norms: tuple[VaryingNorm, ...]) -> VaryingNorm:
 
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
-        return unravel(_times(state.joint_inverse, flat))
+        return unravel(times(state.joint_inverse, flat))
 
     def eigenbasis(state):
         if state.joint_inverse.ndim < 2:
@@ -117,7 +116,7 @@ def _solved(quadratic: tuple[VaryingNorm, ...], other: tuple[VaryingNorm, ...]) 
     norms = (*quadratic, *other)
 
     def joint_inverse(parts, like):
-        return _joint_inverse(quadratic, parts[: len(quadratic)], like) if quadratic else None
+        return joint_inverse_of(quadratic, parts[: len(quadratic)], like) if quadratic else None
 
     def maps(parts, inverse, unravel):
         """The duality maps of flat vectors; the last one, quadratic if possible, takes the rest."""
@@ -126,7 +125,7 @@ def _solved(quadratic: tuple[VaryingNorm, ...], other: tuple[VaryingNorm, ...]) 
             return lambda flat: ravel_pytree(norm.to_primal(part, unravel(flat)))[0]
 
         flat_maps = tuple(map(flat_map, other, parts[len(quadratic) :]))
-        joint = () if inverse is None else (lambda flat: _times(inverse, flat),)
+        joint = () if inverse is None else (lambda flat: times(inverse, flat),)
         return (*flat_maps, *joint)
 
     def init(params):
@@ -203,34 +202,3 @@ def _total_dual(norms, parts, point: optax.Params) -> Any:
 def _least(norms):
     sigmas = [norm.strong_convexity for norm in norms]
     return min(sigmas) if all(map(_arguments.is_known, sigmas)) else jnp.min(jnp.stack(sigmas))
-
-
-def _joint_inverse(norms, parts, like) -> jax.Array:
-    """``P (P + Q)^{-1} Q``, part by part: never a difference, so nothing cancels in float32."""
-    flat, unravel = ravel_pytree(like)
-    if not flat.size:
-        return jnp.zeros_like(flat)
-    metrics = (
-        metric_of(norm, part, flat, unravel) for norm, part in zip(norms, parts, strict=True)
-    )
-    inverses = [
-        jnp.asarray(metric.inverse(), flat.dtype)
-        for metric in metrics
-        if metric.inverse is not None
-    ]
-    return functools.reduce(functools.partial(_parallel, size=flat.size), inverses)
-
-
-def _parallel(p, q, size):
-    if p.ndim < 2 and q.ndim < 2:
-        p, q = (jnp.broadcast_to(part, (size,)) for part in (p, q))
-        return p * (q / (p + q))
-    p, q = (
-        part if part.ndim == 2 else jnp.diag(jnp.broadcast_to(part, (size,))) for part in (p, q)
-    )
-    joint = p @ jnp.linalg.solve(p + q, q)
-    return (joint + joint.T) / 2
-
-
-def _times(inverse, flat):
-    return inverse @ flat if inverse.ndim == 2 else jnp.broadcast_to(inverse, flat.shape) * flat

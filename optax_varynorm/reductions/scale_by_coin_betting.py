@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
+from optax_varynorm._in_place import after
 from optax_varynorm.certificates.bettor_bound import bettor_bound
 from optax_varynorm.certificates.certified import CertifiedTransformation, NoRegretBoundError
 from optax_varynorm.coin_betting import coin_betting
@@ -65,16 +66,27 @@ def scale_by_coin_betting(
             scale_state=scale_learner.init(scale),
         )
 
+    def play_direction(updates, state, geometry, extra_args):
+        """The coin, the next direction and the state of its learner."""
+        learn = functools.partial(direction_learner.update, geometry=geometry, **extra_args)
+        if geometry is not None and isinstance(state.direction_state, FTRLState):
+            coin = geometry.pair(updates, state.direction)
+            # A leader is followed from anywhere alike: from zero, the step is the point.
+            zeros = optax.tree.zeros_like(state.direction)
+            direction, direction_state = learn(updates, state.direction_state, zeros)
+        else:
+            coin = _precision.inner(updates, state.direction)
+            step, direction_state = learn(updates, state.direction_state, state.direction)
+            direction = optax.apply_updates(state.direction, step)
+        return coin, after(jnp.isnan(coin), direction), direction_state
+
     def update(updates, state, params, *, geometry=None, **extra_args):
+        coin, direction, direction_state = play_direction(updates, state, geometry, extra_args)
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
         scale_step, scale_state = scale_learner.update(
-            _precision.inner(updates, state.direction), state.scale_state, state.scale, **extra_args
-        )
-        direction_step, direction_state = direction_learner.update(
-            updates, state.direction_state, state.direction, geometry=geometry, **extra_args
+            coin, state.scale_state, state.scale, **extra_args
         )
         scale = optax.apply_updates(state.scale, scale_step)
-        direction = optax.apply_updates(state.direction, direction_step)
         step = jax.tree.map(
             lambda origin, x, w: origin + scale * x - w, state.origin, direction, params
         )

@@ -1,6 +1,7 @@
 """The layer that owns the norm and lets it grow."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import optax
 from jax.extend.core import get_opaque_trace_state
 
 from optax_varynorm import _precision
+from optax_varynorm._in_place import after, rarely
 from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
 
@@ -89,24 +91,29 @@ def with_varying_norm(
         **extra_args,
     ):
         del geometry  # that of a layer outside, which this one replaces
-        # Norms of features divide by their sizes before they square.
-        check = _precision.is_usable if norm.observe_features is None else _precision.is_summable
-        usable = check(updates)
-        gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
         before = state.norm_state
         if norm.observe_features is not None:
             features, next_features = _require_features(extra_args, params)
-            # The first round's features had no round before to announce them. A loop of one trip
-            # or none: see `growing_inverse.grow`.
-            before, _ = jax.lax.fori_loop(
-                0,
-                (~state.announced).astype(jnp.int32),
-                lambda _, carry: (norm.observe_features(*carry), carry[1]),
-                (before, features),
+            # The first round's features had no round before to announce them.
+            before = rarely(~state.announced, norm.observe_features, before, features)
+        view = _look_at(norm, before, updates, clip)
+        hidden = Hidden(state.hidden_gradient, state.hidden_loss, state.clipped_rounds)
+        if clip:
+            hidden = rarely(
+                view.is_partial,
+                functools.partial(_hide, norm),
+                hidden,
+                (() if norm.known_part is None else before, updates, view.share),
+                (params, state.hidden_origin),
             )
-        received, share, hides, measured = _receive(norm, before, gradient, clip)
+        gradient = jax.tree.map(lambda g: jnp.where(view.is_usable, g, 0), updates)
+        if norm.squared_dual_norm is not None:
+            # All that is read of the old state and parameters has been read.
+            gradient = after(hidden.clipped_rounds < 0, gradient)
+        received = optax.tree.scale(view.share, _known_part(norm, before, gradient))
+        measured = Measured(received, view.squared_dual_norm, view.pair, get_opaque_trace_state())
 
-        told = (gradient,) if norm.leader is None else (gradient, share)
+        told = (gradient,) if norm.leader is None else (gradient, view.share)
         norm_state = norm.observe_gradient(before, *told)
         if norm.observe_features is not None:
             norm_state = norm.observe_features(norm_state, next_features)
@@ -115,24 +122,15 @@ def with_varying_norm(
             state.learner_state,
             params,
             **extra_args,
-            geometry=Geometry(norm, before, norm_state, measured),
+            geometry=Geometry(norm, before, norm_state, measured if clip else None),
         )
-        hidden = (state.hidden_gradient, state.hidden_loss)
-        if clip:
-            # A loop of one trip or none: see `growing_inverse.grow`.
-            hidden, *_ = jax.lax.fori_loop(
-                0,
-                hides.astype(jnp.int32),
-                _hide,
-                (hidden, gradient, received, params, state.hidden_origin),
-            )
         return step, WithVaryingNormState(
             norm_state=norm_state,
-            skipped_rounds=state.skipped_rounds + (~usable).astype(jnp.int32),
-            clipped_rounds=state.clipped_rounds + (share < 1).astype(jnp.int32),
-            hidden_gradient=hidden[0],
+            skipped_rounds=state.skipped_rounds + (~view.is_usable).astype(jnp.int32),
+            clipped_rounds=hidden.clipped_rounds,
+            hidden_gradient=hidden.gradient,
             hidden_origin=state.hidden_origin,
-            hidden_loss=hidden[1],
+            hidden_loss=hidden.loss,
             learner_state=learner_state,
             announced=None if state.announced is None else jnp.ones_like(state.announced),
         )
@@ -166,35 +164,91 @@ def _require_features(extra_args, params):
     return tuple(_precision.finite(_precision.cast(t, dtype)) for t in (features, next_features))
 
 
-def _receive(norm, norm_state, gradient, clip):
-    """What the learner receives of a gradient: its share of it, and whether that is not all."""
-    dtype = _precision.working_dtype(gradient)
+class View(NamedTuple):
+    """What the learner may see of a gradient.
+
+    Attributes:
+      is_usable: whether it sees anything; a gradient that is not counts as zero.
+      share: by how much the known part of the gradient is shortened.
+      is_partial: whether that is less than the gradient.
+      squared_dual_norm: of what the learner sees.
+      pair: see ``norms.Measured``.
+    """
+
+    is_usable: jax.Array
+    share: jax.Array
+    is_partial: jax.Array
+    squared_dual_norm: jax.Array
+    pair: Callable[[optax.Params], jax.Array] | None
+
+
+def _look_at(norm, norm_state, updates, clip) -> View:
+    """A norm that measures without a dual vector is given the gradient as it came.
+
+    Zeros instead of what is not finite would be one more array to write before the first sum.
+    """
+    # Norms of features divide by their sizes before they square.
+    check = _precision.is_usable if norm.observe_features is None else _precision.is_summable
+    is_usable, dtype = check(updates), _precision.working_dtype(updates)
     if not clip:
-        return gradient, jnp.ones((), dtype), False, None
-    known, is_new = gradient, jnp.zeros((), bool)
-    if norm.known_part is not None:
-        known = norm.known_part(norm_state, gradient)
-        is_new = functools.reduce(
-            jnp.logical_or,
-            jax.tree.leaves(jax.tree.map(lambda g, k: jnp.any(g != k), gradient, known)),
-            is_new,
-        )
-    length = dual_norm(norm, norm_state, known)
+        one = jnp.ones((), dtype)
+        return View(is_usable, one, jnp.zeros((), bool), one, None)
+    gradient = updates
+    if norm.squared_dual_norm is None:
+        gradient = jax.tree.map(lambda g: jnp.where(is_usable, g, 0), updates)
+        length = dual_norm(norm, norm_state, _known_part(norm, norm_state, gradient))
+    else:
+        length = jnp.where(is_usable, dual_norm(norm, norm_state, updates), 0)
     # A length that overflows is no number, and too long as well.
     too_long = ~(length <= 1 + _precision.rounding(dtype))
     finite = jnp.isfinite(length)
     share = jnp.where(finite, 1 / jnp.where(too_long & finite, length, 1), 0)
-    received = optax.tree.scale(share, known)
-    squared_length = jnp.where(too_long, finite.astype(dtype), length**2)
-    measured = Measured(received, squared_length, get_opaque_trace_state())
-    return received, share, too_long | is_new, measured
 
+    def pair(point):
+        return jnp.where(is_usable, share * _precision.inner(updates, point), 0)
 
-def _hide(_, carry):
-    (hidden_gradient, hidden_loss), gradient, received, params, origin = carry
-    part = optax.tree.sub(gradient, received)
-    hidden = (
-        optax.tree.add(hidden_gradient, part),
-        hidden_loss + _precision.inner(part, optax.tree.sub(params, origin)),
+    return View(
+        is_usable=is_usable,
+        share=share,
+        is_partial=is_usable & (too_long | _has_unknown_part(norm, norm_state, gradient)),
+        squared_dual_norm=jnp.where(too_long, finite.astype(dtype), length**2),
+        pair=None if norm.squared_dual_norm is None else pair,
     )
-    return hidden, gradient, received, params, origin
+
+
+def _known_part(norm, norm_state, gradient):
+    return gradient if norm.known_part is None else norm.known_part(norm_state, gradient)
+
+
+def _has_unknown_part(norm, norm_state, gradient) -> jax.Array:
+    nothing = jnp.zeros((), bool)
+    if norm.known_part is None:
+        return nothing
+
+    def compare(_, norm_state, gradient):
+        known = norm.known_part(norm_state, gradient)
+        differ = jax.tree.map(lambda g, k: jnp.any(g != k), gradient, known)
+        return functools.reduce(jnp.logical_or, jax.tree.leaves(differ), nothing)
+
+    if norm.knows_all is None:
+        return compare(nothing, norm_state, gradient)
+    return rarely(~norm.knows_all(norm_state), compare, nothing, norm_state, gradient)
+
+
+class Hidden(NamedTuple):
+    """What clipping has hidden so far; see ``WithVaryingNormState``."""
+
+    gradient: optax.Updates
+    loss: jax.Array
+    clipped_rounds: jax.Array
+
+
+def _hide(norm, hidden, seen, played) -> Hidden:
+    (norm_state, gradient, share), (params, origin) = seen, played
+    known = _known_part(norm, norm_state, gradient)
+    part = jax.tree.map(lambda g, k: g - share * k, gradient, known)
+    return Hidden(
+        gradient=optax.tree.add(hidden.gradient, part),
+        loss=hidden.loss + _precision.inner(part, optax.tree.sub(params, origin)),
+        clipped_rounds=hidden.clipped_rounds + (share < 1).astype(jnp.int32),
+    )

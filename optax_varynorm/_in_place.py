@@ -1,0 +1,45 @@
+"""An order of events that XLA can prove, so that it works in place and skips rare work.
+
+The cost of a round is the memory it moves. XLA writes a new array of the state over the old one if
+the last reader of the old one provably comes before, and copies otherwise. It leaves rare work
+alone if nothing of it can be computed ahead.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -> Any:
+    """``function(state, *inputs)`` if the condition holds, else the state as it is.
+
+    A loop of one trip or none, where others write ``cond``: it updates the state in place, and
+    batched by ``vmap`` it still runs only when one of the batch must, while a batched ``cond``
+    always runs. The inputs pass through a choice that depends on the loop: XLA would compute what
+    depends on them alone before the loop, and so in every round.
+
+    Args:
+      condition: a boolean scalar.
+      function: from a state and inputs to a state.
+      state: a tree of arrays.
+      inputs: trees of arrays that the function reads only.
+    """
+
+    def trip(carry):
+        is_due, state = carry
+        read = jax.tree.map(lambda x: jnp.where(is_due, x, jnp.zeros_like(x)), inputs)
+        return jnp.zeros_like(is_due), function(state, *read)
+
+    return jax.lax.while_loop(lambda carry: carry[0], trip, (condition, state))[1]
+
+
+def after(never: jax.Array, tree: Any) -> Any:
+    """The tree, computed after a boolean that is never true; zeros if it is.
+
+    The boolean comes from the last readers of an array, the tree goes into its new value.
+    ``optimization_barrier`` says the same, but on a CPU it is gone by the time XLA decides what to
+    copy.
+    """
+    return jax.tree.map(lambda x: jnp.where(never, jnp.zeros_like(x), x), tree)

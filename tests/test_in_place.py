@@ -1,0 +1,87 @@
+"""Rounds write what they must and no more, as the compiled program shows."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import optax_varynorm as vn
+from optax_varynorm._in_place import after, rarely
+
+# As large as in the benchmark: how XLA adds up small vectors is another matter.
+ROUNDS, SIZE = 2, 1_000_000
+
+
+def compiled_round(optimizer, size):
+    """The text of the loop's body for a scan over rounds, without what runs in it rarely."""
+
+    def play_round(carry, gradient):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    params = jnp.zeros(size)
+    lowered = jax.jit(lambda carry, gradients: jax.lax.scan(play_round, carry, gradients)[0]).lower(
+        (params, optimizer.init(params)), jnp.zeros((ROUNDS, size))
+    )
+    bodies = re.split(r"\n(?=\S)", lowered.compile().as_text())
+    # The scan's body is the one that takes a row of all gradients.
+    (body,) = (
+        body
+        for body in bodies
+        if f"f32[{ROUNDS},{size}]" in body and re.match(r"%\S*region", body) and " while(" in body
+    )
+    return body, bodies
+
+
+def written(body, shape, kind):
+    return re.findall(rf"= f32\[{shape}\]\S* {kind}\(", body)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "most"),
+    [(vn.fixed_norm(lipschitz=1.0), 4), (vn.diagonal(lipschitz=1.0), 6)],
+    ids=["fixed_norm", "diagonal"],
+)
+def test_a_round_writes_few_vectors(optimizer, most):
+    """The gradient, the sum, the direction, the parameters; the weights and the leader."""
+    body, _ = compiled_round(optimizer, SIZE)
+    assert not written(body, SIZE, "copy")
+    assert len(written(body, SIZE, "fusion")) <= most
+
+
+def test_a_matrix_is_never_copied():
+    size = 96
+    _, bodies = compiled_round(vn.full_matrix(lipschitz=1.0), size)
+    loops = [body for body in bodies if not body.startswith("ENTRY")]
+    assert not written("\n".join(loops), f"{size},{size}", "copy")
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_rarely_is_a_choice(due):
+    state = {"a": jnp.arange(3.0), "b": jnp.ones((), jnp.int32)}
+
+    def function(state, number):
+        return {"a": state["a"] * number, "b": state["b"] + 1}
+
+    result = jax.jit(lambda due, n: rarely(due, function, state, n))(jnp.array(due), jnp.array(2.0))
+    expected = function(state, 2.0) if due else state
+    jax.tree.map(np.testing.assert_array_equal, result, expected)
+
+
+def test_rarely_chooses_for_each_of_a_batch():
+    due = jnp.array([True, False, True])
+    result = jax.vmap(lambda due, x: rarely(due, lambda s, x: s + x, x, 10 * x))(
+        due, jnp.arange(1.0, 4.0)
+    )
+    np.testing.assert_array_equal(result, [11.0, 2.0, 33.0])
+
+
+def test_after_changes_nothing():
+    tree = (jnp.array([1.0, -0.0, jnp.inf]), jnp.array(3))
+    result = after(jnp.isnan(jnp.array(1.0)), tree)
+    jax.tree.map(np.testing.assert_array_equal, result, tree)
+    assert np.signbit(result[0][1])
