@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import optax_varynorm as vn
-from tests.playing import play, stream
+from tests.playing import _play, play, stream
 
 P = 1.25
 # More than Clarabel can promise, which it warns of: its points are then exact to 1e-7.
@@ -90,6 +90,21 @@ def test_the_full_matrix_formula_plays_as_the_full_matrix(x64):
     assert np.max(np.abs(theirs.points)) > 0.3
     np.testing.assert_allclose(ours.points, theirs.points, atol=1e-6)
     assert ours.final_state.norm_state.largest_solver_residual < 1e-11
+
+
+@pytest.mark.slow
+def test_a_sum_and_blocks_combine_in_a_batch(x64):
+    """Under ``vmap`` as alone, with a regret below the bound of the combination."""
+    optimizer = vn.track_regret(
+        vn.combine(learner(papers_norm()), learner(vn.block_diagonal_norm(largest_block=2)))
+    )
+    streams = jnp.asarray(np.stack([stream(kind, 8, 4) for kind in ("drifting", "sparse")]))
+    batch = jax.vmap(lambda gradients: _play(optimizer, gradients, jnp.zeros(4)))(streams)
+    alone = play(optimizer, streams[1], jnp.zeros(4, jnp.float64))
+    np.testing.assert_allclose(batch.points[1], alone.points, rtol=1e-8, atol=1e-10)
+    for comparator in jnp.asarray(stream("random", 3, 4)):
+        bound = vn.regret_bound(alone.final_state, comparator)
+        assert vn.regret(alone.final_state, comparator) <= bound
 
 
 @pytest.mark.slow
