@@ -10,6 +10,7 @@ import tomllib
 import jax
 import pytest
 
+import optax_varynorm as vn
 from tools import run_readme
 
 ROOT = run_readme.README.parent
@@ -73,6 +74,10 @@ def test_colabs_open_in_colab_and_install_what_is_missing(path: pathlib.Path):
     assert cells[0].endswith(f"]({colab})")
     assert cells[1].startswith("# ")
     assert 'find_spec("optax_varynorm") is None:' in cells[2]
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {vn.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_there_are_colabs_and_pages_with_examples():
