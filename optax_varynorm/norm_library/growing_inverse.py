@@ -46,7 +46,8 @@ class GrowingInverse(NamedTuple):
     matrix: the inverse, without the terms that wait.
     rounding: what the last flush could not add to ``matrix``, being too small.
     pending_terms: rows ``sqrt(r) u`` to subtract the outer products of; zero where unused.
-    pending_count: how many of them are in use.
+    pending_count: how many of them are in use. It grows by one a round, whatever happens: runs side
+      by side (``vmap``) then flush in the same rounds, and a flush of one costs all of them.
     diagonal: the diagonal of the inverse, waiting terms included.
     leader: the inverse times the weighted sum of the vectors so far.
     """
@@ -122,7 +123,7 @@ def restart_coordinate(
         matrix=alone,
         rounding=jnp.zeros_like(inverse.rounding),
         pending_terms=jnp.zeros_like(inverse.pending_terms),
-        pending_count=jnp.zeros_like(inverse.pending_count),
+        pending_count=inverse.pending_count,
         diagonal=jnp.where(
             at_index, 1, jnp.maximum(jnp.diagonal(alone), inverse.diagonal - column**2)
         ),

@@ -218,7 +218,9 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             height=height,
             squares=jnp.zeros_like(unit),
             received_sum=state.received_sum,
-            inverse=growing.start(state.received_sum / unit),
+            inverse=growing.start(state.received_sum / unit)._replace(
+                pending_count=state.inverse.pending_count
+            ),
         )
         return restarted, products_of(restarted, flat)
 
