@@ -1,6 +1,7 @@
 """A page for every Colab, written at build time: its cells as Markdown, in `docs/colabs/`."""
 
 import json
+import os
 import pathlib
 
 COLABS = pathlib.Path(__file__).parent.parent.parent / "colabs"
@@ -31,7 +32,10 @@ def write_pages(app) -> None:
     for name, text in pages.items():
         page = folder / name
         if not page.exists() or page.read_text() != text:
-            page.write_text(text)
+            # At once, for two builds at the same time.
+            unfinished = folder / f"{name}.{os.getpid()}"
+            unfinished.write_text(text)
+            unfinished.replace(page)
 
 
 def setup(app):
