@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto
 
-.PHONY: demo test test-slow bench bench-networks bench-race bench-sweep bench-throughput lint types format clean
+.PHONY: demo test test-slow bench bench-networks bench-race bench-sweep bench-throughput docs package lint types format clean
 
 demo: .venv/installed-cli
 	$(BIN)/varynorm demo
@@ -32,6 +32,15 @@ bench-race: .venv/installed-race
 bench-throughput: .venv/installed-race
 	$(BIN)/python -m benchmarks.throughput $(if $(DATA),--data $(DATA))
 
+# Built offline; the pages need no network either. Open out/docs/index.html.
+docs: .venv/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
+
+# The wheel and the source distribution, and a fresh environment that the wheel is tried in.
+package: .venv/installed-test
+	$(BIN)/python -m hatchling build --directory dist
+	$(BIN)/python -m pytest tests/test_package.py
+
 lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,6 +59,10 @@ format: .venv/installed-test
 	$(PIP) install --editable '.[cli]'
 	touch $@
 
+.venv/installed-docs: pyproject.toml | .venv/bin/python
+	$(PIP) install --editable '.[docs]'
+	touch $@
+
 .venv/installed-test: pyproject.toml | .venv/bin/python
 	$(PIP) install --editable '.[test]'
 	touch $@
@@ -63,4 +76,4 @@ format: .venv/installed-test
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/colabs

@@ -1,17 +1,25 @@
-"""The README's examples and the Colabs do what they say."""
+"""The examples of README and documentation, and the Colabs, do what they say."""
 
 import json
 import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import jax
 import pytest
 
+import optax_varynorm as vn
 from tools import run_readme
 
-COLABS = sorted((run_readme.README.parent / "colabs").glob("*.ipynb"))
+ROOT = run_readme.README.parent
+COLABS = sorted((ROOT / "colabs").glob("*.ipynb"))
+PAGES = {
+    f"{page.stem}-{number}": source
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for number, source in enumerate(run_readme.examples(page))
+}
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +32,11 @@ def _as_a_user():
 def test_readme_examples_run(number):
     source = run_readme.examples()[number]
     exec(compile(source, "README.md", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_documentations_examples_run(name):
+    exec(compile(PAGES[name], name, "exec"), {"__name__": "__main__"})
 
 
 def test_the_first_example_prints_the_readmes_table():
@@ -52,5 +65,21 @@ def test_colabs_run_and_store_no_output(path: pathlib.Path):
     assert "assert" in "".join(code[-1]["source"]), "the last cell asserts the claim"
 
 
-def test_there_are_colabs():
+@pytest.mark.parametrize("path", COLABS, ids=lambda path: path.stem)
+def test_colabs_open_in_colab_and_install_what_is_missing(path: pathlib.Path):
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    repository = urls["Repository"].removeprefix("https://github.com/")
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    colab = f"https://colab.research.google.com/github/{repository}/blob/main/colabs/{path.name}"
+    assert cells[0].endswith(f"]({colab})")
+    assert cells[1].startswith("# ")
+    assert 'find_spec("optax_varynorm") is None:' in cells[2]
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {vn.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_there_are_colabs_and_pages_with_examples():
     assert COLABS
+    assert PAGES

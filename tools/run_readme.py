@@ -7,8 +7,10 @@ import sys
 README = pathlib.Path(__file__).parent.parent / "README.md"
 
 
-def examples() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", README.read_text(), flags=re.MULTILINE | re.DOTALL)
+def examples(document: pathlib.Path = README) -> list[str]:
+    return re.findall(
+        r"^```python\n(.*?)^```$", document.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 if __name__ == "__main__":
