@@ -225,7 +225,8 @@ def compiled_diagonal(name):
 
     def project(squares, point):
         point = parted(name, point)
-        state = norm.init(point)._replace(squares=parted(name, squares))
+        inverse = jax.tree.map(lambda square: 1 / (2 + square), parted(name, squares))
+        state = norm.init(point)._replace(inverse=inverse)
         return domain.project(norm, state, point)
 
     return jax.jit(project)
