@@ -63,6 +63,7 @@ class CoordinateUnits(NamedTuple):
     weights: the diagonal of the norm's matrix.
     received_sum: the sum of the gradients that the learner received.
     inverse: the inverse in these units.
+    knows_all: whether all coordinates have units, one boolean.
     """
 
     units: jax.Array
@@ -70,6 +71,7 @@ class CoordinateUnits(NamedTuple):
     weights: jax.Array
     received_sum: jax.Array
     inverse: Any
+    knows_all: jax.Array
 
 
 def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
@@ -95,7 +97,15 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             weights=jnp.zeros_like(flat),
             received_sum=jnp.zeros_like(flat),
             inverse=growing.start(jnp.zeros_like(flat)),
+            knows_all=jnp.zeros((), bool),
         )
+
+    def meet(known, flat):
+        """Coordinates with their first gradient get units."""
+        units, largest_squares, _ = known
+        seen = first_seen_squares(flat, largest_squares)
+        units = jnp.where(units > 0, units, factor * jnp.sqrt(seen))
+        return units, jnp.where(largest_squares > 0, largest_squares, seen), jnp.all(units > 0)
 
     def restart_coordinate(_, carry):
         state, flat, _ = carry
@@ -103,11 +113,9 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         unit = factor * jnp.abs(flat[index])
         at_index = jnp.arange(flat.size) == index
         units = jnp.where(at_index, unit, growing_inverse.INFLATION * state.units)
-        restarted = CoordinateUnits(
+        restarted = state._replace(
             units=units,
-            largest_squares=state.largest_squares,
             weights=jnp.where(at_index, unit**2, growing_inverse.INFLATION**2 * state.weights),
-            received_sum=state.received_sum,
             inverse=growing_inverse.restart_coordinate(
                 state.inverse,
                 index,
@@ -136,16 +144,19 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             (state, known_part, products_of_known(state, known_part)),
         )
         squares = flat**2
-        seen = jnp.where(known, squares, first_seen_squares(flat, state.largest_squares))
-        units = jnp.where(known, state.units, factor * jnp.sqrt(seen))
+        largest = jnp.where(known, jnp.maximum(state.largest_squares, squares), 0)
+        units, largest, knows_all = rarely(
+            ~state.knows_all, meet, (state.units, largest, state.knows_all), flat
+        )
         vector = _precision.ratio(flat, units)
         fresh = jnp.where(known, 0, vector)  # the inverse is still the identity there
         return CoordinateUnits(
             units=units,
-            largest_squares=jnp.maximum(state.largest_squares, seen),
+            largest_squares=largest,
             weights=jnp.where(known, state.weights, units**2) + squares,
             received_sum=state.received_sum + jnp.where(known, share * flat, 0),
             inverse=growing.grow(state.inverse, vector, products + fresh, share, fresh),
+            knows_all=knows_all,
         )
 
     def observe_gradient(state, gradient, share=1.0):
@@ -160,7 +171,10 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         flat, unravel = ravel_pytree(gradient)
         return unravel(jnp.where(state.units > 0, flat, 0))
 
-    return _norm(growing, init, observe_gradient, scaled, known_part)
+    def knows_all(state):
+        return state.knows_all
+
+    return _norm(growing, init, observe_gradient, scaled, known_part, knows_all)
 
 
 class LearnedUnit(NamedTuple):
@@ -258,7 +272,10 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
         flat, unravel = ravel_pytree(gradient)
         return unravel(jnp.where(state.unit > 0, flat, 0))
 
-    return _norm(growing, init, observe_gradient, scaled, known_part)
+    def knows_all(state):
+        return state.unit > 0
+
+    return _norm(growing, init, observe_gradient, scaled, known_part, knows_all)
 
 
 class Scaled(NamedTuple):
@@ -269,7 +286,7 @@ class Scaled(NamedTuple):
     after: Any
 
 
-def _norm(growing, init, observe_gradient, scaled, known_part=None) -> VaryingNorm:
+def _norm(growing, init, observe_gradient, scaled, known_part=None, knows_all=None) -> VaryingNorm:
     """``to_dual`` and ``eigenbasis`` cost O(d^3); an unconstrained learner needs neither."""
 
     def to_dual(state, point):
@@ -302,6 +319,7 @@ def _norm(growing, init, observe_gradient, scaled, known_part=None) -> VaryingNo
         eigenbasis=eigenbasis,
         leader=leader,
         known_part=known_part,
+        knows_all=knows_all,
     )
 
 

@@ -98,15 +98,21 @@ def _draw(stream, seeds):
                 "`stream` is a function of a key, so `sweep` needs `seeds`, such as 8."
             )
         total = require_same_rows(stream)
-        return lambda rows: jax.tree.map(lambda leaf: leaf[rows], stream), total
+        return lambda rows: _take(stream, rows), total
     if not len(seeds):
         raise ValueError("`seeds` must have at least one seed, such as `seeds=8` for 0 to 7.")
     if callable(stream):
         drawn = _for_each_seed(stream, jnp.asarray(seeds))
-        return lambda rows: jax.tree.map(lambda leaf: leaf[rows], drawn), require_same_rows(drawn)
+        return lambda rows: _take(drawn, rows), require_same_rows(drawn)
     total = require_same_rows(stream)
     orders = np.asarray(_for_each_seed(_Permutation(total), jnp.asarray(seeds)))
-    return lambda rows: jax.tree.map(lambda leaf: leaf[orders[rows]], stream), total
+    return lambda rows: _take(stream, orders[rows]), total
+
+
+@jax.jit
+def _take(stream, rows):
+    """Rows that are all there: nothing is checked or wrapped around."""
+    return jax.tree.map(lambda leaf: jnp.take(leaf, rows, axis=0, mode="clip"), stream)
 
 
 @functools.partial(jax.jit, static_argnums=0)
