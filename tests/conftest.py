@@ -1,12 +1,16 @@
 """Strict settings for every test: no implicit dtype or rank promotion, no hidden float64.
 
 Compiling takes most of the time of these tests, so that the workers share what they compiled (on
-disk, keyed by the program), and drop it before Linux runs out of memory maps for it.
+disk, keyed by the program), and drop it before Linux runs out of memory maps for it. The tests that
+are not slow compile with XLA's older emitters, in less than two thirds of the time; the slow ones,
+which have the long comparisons with the references, as users do.
 """
 
+import os
 import pathlib
 
 import jax
+import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,6 +26,15 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 # A process may have 65,530 maps (vm.max_map_count); a compiled round of a full matrix takes 300.
 MANY_MAPS = 30_000
+
+OLDER_EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+
+
+def pytest_configure(config):
+    # XLA refuses flags that it does not know, so only versions that were tried have it.
+    if config.getoption("markexpr") == "not slow" and jaxlib.__version__.startswith("0.10."):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {OLDER_EMITTERS}".strip()
+
 
 settings.register_profile(
     "varynorm",

@@ -25,16 +25,8 @@ NORMS = {
     "full_matrix_root": vn.full_matrix_root_norm(),
     "full_matrix_root_3": vn.full_matrix_root_norm(3.0),
     "group": vn.group_norm(1.3, groups="rows"),
-    "scaled": vn.scaled_norm(vn.full_matrix_norm(), 3.0),
     "block_diagonal": vn.block_diagonal_norm(largest_block=3),
-    "sum_of_quadratic": vn.sum_of_norms(vn.full_matrix_norm(), vn.diagonal_norm(), vn.lp_norm()),
     "sum": vn.sum_of_norms(vn.lp_norm(1.2), vn.full_matrix_norm(2**-0.5)),
-    "custom": vn.custom_norm(
-        lambda matrix, x: x @ (matrix @ x) + jnp.sqrt(jnp.sum(x**4)) / 4,
-        lambda matrix, g: matrix + jnp.outer(g, g),
-        init=lambda params: 2 * jnp.eye(params.size, dtype=params.dtype),
-        strong_convexity=0.5,
-    ),
 }
 NORMS = {
     name: norm._replace(
