@@ -42,6 +42,9 @@ def check_norm(
       seed: of the points.
       tolerance: the relative excess that rounding explains; 1e-3 in float32 and 1e-7 in float64 if
         ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> vn.check_norm(vn.lp_norm(1.5), jnp.array([[0.6, -0.8], [0.0, 1.0]]))
     """
     if (norm.observe_features is not None) != (features is not None):
         raise ValueError(

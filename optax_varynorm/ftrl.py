@@ -41,6 +41,10 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
          \min\Big(\frac{\sqrt{\sigma/2}}{\sqrt{1+S_t}}, \frac{1}{\|\theta_t\|_{t,\star}}\Big).
 
     Needs ``geometry``, which ``with_varying_norm`` provides.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> learner = vn.with_varying_norm(vn.lp_norm(), vn.ftrl_step())
+    >>> state = learner.init(jnp.zeros(2))
     """
 
     def init(params):

@@ -150,12 +150,24 @@ class Geometry(NamedTuple):
 
 
 def primal_norm(norm: VaryingNorm, state: NormState, point: optax.Params) -> jax.Array:
-    r""":math:`\|x\|_t`, from :math:`\langle \nabla \tfrac12\|x\|^2, x\rangle = \|x\|^2`."""
+    r""":math:`\|x\|_t`, from :math:`\langle \nabla \tfrac12\|x\|^2, x\rangle = \|x\|^2`.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.full_matrix_norm()
+    >>> round(float(primal_norm(norm, norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))), 3)
+    7.071
+    """
     return _precision.root(_precision.inner(norm.to_dual(state, point), point))
 
 
 def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> jax.Array:
-    r""":math:`\|g\|_{t,\star}`, from :math:`\langle g, \nabla\tfrac12\|g\|_\star^2\rangle`."""
+    r""":math:`\|g\|_{t,\star}`, from :math:`\langle g, \nabla\tfrac12\|g\|_\star^2\rangle`.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.full_matrix_norm()
+    >>> round(float(dual_norm(norm, norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))), 3)
+    3.536
+    """
     if norm.squared_dual_norm is not None:
         return _precision.root(norm.squared_dual_norm(state, gradient))
     return _precision.root(_precision.inner(gradient, norm.to_primal(state, gradient)))

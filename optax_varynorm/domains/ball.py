@@ -21,6 +21,11 @@ def l2_ball(radius, center=0.0) -> Domain:
     Args:
       radius: a positive number.
       center: a number, or a tree like the parameters.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.l2_ball(1.0)
+    >>> bool(domain.contains(jnp.array([0.6, -0.6])))
+    True
     """
     _arguments.require_positive("radius", radius, "the radius of the ball")
     require_finite("The center of `l2_ball`", center)
@@ -52,6 +57,11 @@ def ellipsoid(matrix, radius, center=0.0) -> Domain:
         (``jax.flatten_util.ravel_pytree``).
       radius: a positive number.
       center: a number, or a tree like the parameters.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.ellipsoid(jnp.diag(jnp.array([1.0, 4.0])), 1.0)
+    >>> bool(domain.contains(jnp.array([0.0, 0.6])))
+    False
     """
     _arguments.require_positive("radius", radius, "the radius of the ellipsoid")
     require_finite("The center of `ellipsoid`", center)

@@ -18,6 +18,11 @@ def box(lower, upper) -> Domain:
     Args:
       lower: a number, or a tree like the parameters; ``-inf`` where there is no bound.
       upper: the same, ``inf`` where there is no bound.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.box(-1.0, jnp.array([1.0, 3.0]))
+    >>> bool(domain.contains(jnp.array([0.5, 2.0])))
+    True
     """
     require_no_nan("The lower bound of `box`", lower)
     require_no_nan("The upper bound of `box`", upper)
@@ -31,7 +36,13 @@ def box(lower, upper) -> Domain:
 
 
 def non_negative() -> Domain:
-    r"""The points with :math:`w_i \ge 0`; O(d) in a diagonal norm."""
+    r"""The points with :math:`w_i \ge 0`; O(d) in a diagonal norm.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.non_negative()
+    >>> bool(domain.contains(jnp.array([0.9, -0.9])))
+    False
+    """
     return box(0.0, np.inf)
 
 
@@ -41,6 +52,11 @@ def linf_ball(radius, center=0.0) -> Domain:
     Args:
       radius: a number, or a tree like the parameters.
       center: a number, or a tree like the parameters.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.linf_ball(1.0)
+    >>> bool(domain.contains(jnp.array([0.9, -0.9])))
+    True
     """
     require_finite("The center of `linf_ball`", center)
     for leaf in jax.tree.leaves(radius):

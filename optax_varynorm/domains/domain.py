@@ -55,7 +55,13 @@ class Domain(NamedTuple):
 
 
 def whole_space() -> Domain:
-    """No constraint at all: every point is its own projection."""
+    """No constraint at all: every point is its own projection.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.whole_space()
+    >>> bool(domain.contains(jnp.array([1e9, -1e9])))
+    True
+    """
 
     def project(norm, norm_state, point, multipliers=None):
         del norm, norm_state, multipliers

@@ -31,6 +31,11 @@ def half_space(normal, offset) -> Domain:
        w = v - \lambda\,\mathrm{to\_primal}(a), \qquad
        \lambda = \frac{\max(0, \langle a, v\rangle - b)}{\|a\|_\star^2}, \qquad
        \mathrm{to\_dual}(v - w) = \lambda a.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.half_space(jnp.array([1.0, 1.0]), 1.0)
+    >>> bool(domain.contains(jnp.array([2.0, -1.5])))
+    True
     """
     return _one_constraint(
         "half_space", normal, offset, lambda violation: jnp.maximum(violation, 0), at_most
@@ -38,7 +43,13 @@ def half_space(normal, offset) -> Domain:
 
 
 def hyperplane(normal, offset) -> Domain:
-    r"""The points with :math:`\langle a, w\rangle = b`; as ``half_space``, from both sides."""
+    r"""The points with :math:`\langle a, w\rangle = b`; as ``half_space``, from both sides.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.hyperplane(jnp.array([1.0, 1.0]), 1.0)
+    >>> bool(domain.contains(jnp.array([2.0, -1.0])))
+    True
+    """
     return _one_constraint("hyperplane", normal, offset, lambda violation: violation, exactly)
 
 
@@ -89,6 +100,11 @@ def affine(matrix, offset) -> Domain:
     .. math::
        M A^{-1} M^\top \lambda = M v - b, \qquad w = v - A^{-1} M^\top \lambda, \qquad
        A (v - w) = M^\top \lambda.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.affine(jnp.array([[1.0, 1.0, 1.0]]), jnp.array([1.0]))
+    >>> bool(domain.contains(jnp.array([0.5, 0.75, -0.25])))
+    True
     """
     if np.ndim(matrix) != 2 or np.shape(offset) != np.shape(matrix)[:1]:
         raise ValueError(

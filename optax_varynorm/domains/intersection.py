@@ -17,6 +17,11 @@ def intersection(*domains: Domain) -> Domain:
     ``support`` is the smallest of the members' support functions, an upper bound of the true one.
     Domains without a common point have no projection; a start outside is an error, and a projection
     that finds none reports an ``error`` near one.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.intersection(vn.l2_ball(1.0), vn.non_negative())
+    >>> bool(domain.contains(jnp.array([0.6, -0.6])))
+    False
     """
     if not domains:
         raise ValueError("`intersection` needs at least one domain; `whole_space` has no bounds.")

@@ -25,6 +25,11 @@ def polyhedron(matrix, offset) -> Domain:
     ``support`` is infinite for every gradient but zero: a linear program would have to tell whether
     the polyhedron is bounded, and infinity is always an upper bound. The ``intersection`` with a
     box or a ball around it has a finite one.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.polyhedron(jnp.array([[1.0, 2.0], [-1.0, 0.0]]), jnp.array([2.0, 0.0]))
+    >>> bool(domain.contains(jnp.array([1.0, 0.25])))
+    True
     """
     if np.ndim(matrix) != 2 or np.shape(offset) != np.shape(matrix)[:1]:
         raise ValueError(

@@ -17,6 +17,11 @@ def simplex(scale=1.0) -> Domain:
 
     Args:
       scale: ``s``, a positive number.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.simplex()
+    >>> bool(domain.contains(jnp.array([0.25, 0.75])))
+    True
     """
     _arguments.require_positive("scale", scale, "the sum of the coordinates")
 
@@ -50,6 +55,11 @@ def l1_ball(radius, center=0.0) -> Domain:
     Args:
       radius: a positive number.
       center: a number, or a tree like the parameters.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> domain = vn.l1_ball(1.0)
+    >>> bool(domain.contains(jnp.array([0.6, -0.6])))
+    False
     """
     _arguments.require_positive("radius", radius, "the radius of the l_1 ball")
     require_finite("The center of `l1_ball`", center)

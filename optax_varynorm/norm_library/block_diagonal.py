@@ -49,6 +49,12 @@ def block_diagonal_norm(
         ``None``.
       largest_block: a leaf with more coordinates than this is cut into nearly equal parts; each
         leaf is one block if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.block_diagonal_norm(largest_block=64)
+    >>> state = norm.init({"kernel": jnp.zeros((16, 8)), "bias": jnp.zeros(8)})
+    >>> state.blocks.sizes
+    (8, 64, 64)
     """
     _blocks.require_largest(largest_block)
     norm = full_matrix_norm() if norm is None else norm

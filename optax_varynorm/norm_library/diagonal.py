@@ -43,6 +43,12 @@ def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -
         so far, so that the units of a coordinate do not matter (not for ``root``); see
         ``first_seen_squares`` for the details. It is no norm in coordinates without a gradient so
         far, and not meant for projections.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.diagonal_norm(lipschitz=1.0)
+    >>> state = norm.observe_gradient(norm.init(jnp.zeros(2)), jnp.array([1.0, 0.0]))
+    >>> [round(x, 3) for x in norm.to_dual(state, jnp.ones(2)).tolist()]
+    [3.0, 2.0]
     """
     if start not in ("isotropic", "coordinate") or (root and start == "coordinate"):
         raise ValueError(

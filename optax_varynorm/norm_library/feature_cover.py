@@ -45,6 +45,13 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         ``"span"``: a feature vector outside the span of those before is added whole, so that no
         invertible linear map of the features matters; that costs another read of a matrix, and
         a feature should not grow by more than 2^60 in float32.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.feature_cover_norm()
+    >>> features = jnp.array([3.0, 4.0])
+    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), features)
+    >>> bool(vn.dual_norm(norm, state, features) <= 1.001)
+    True
     """
     if start not in ("coordinate", "span"):
         raise ValueError(f"`start` must be 'coordinate' or 'span', not {start!r}.")

@@ -33,6 +33,12 @@ def feature_size_norm(with_gradients: bool = False) -> VaryingNorm:
       with_gradients: the one-dimensional form of ``alg:scale`` instead,
         :math:`\|x\|_t^2 = (\sum_{i\le t} g_i^2 + 2 m_{t+1}^2) x^2`, and ``m_1^2 x^2`` before the
         first gradient that is not zero.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.feature_size_norm()
+    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), jnp.array([3.0, -4.0]))
+    >>> norm.to_dual(state, jnp.ones(2)).tolist()
+    [9.0, 16.0]
     """
 
     def scales(state):

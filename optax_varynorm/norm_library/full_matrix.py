@@ -30,6 +30,12 @@ def full_matrix_norm(lipschitz=1.0, start: str = "isotropic") -> VaryingNorm:
         nonzero gradient, so that the units of a coordinate do not matter; see
         ``first_seen_squares`` for the details. It is no norm in coordinates without a gradient so
         far, and not meant for projections.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.full_matrix_norm(lipschitz=1.0)
+    >>> state = norm.observe_gradient(norm.init(jnp.zeros(2)), jnp.array([1.0, 0.0]))
+    >>> [round(x, 3) for x in norm.to_dual(state, jnp.ones(2)).tolist()]
+    [3.0, 2.0]
     """
     if start not in ("isotropic", "coordinate"):
         raise ValueError(f"`start` must be 'isotropic' or 'coordinate', not {start!r}.")

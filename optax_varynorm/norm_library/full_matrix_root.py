@@ -40,6 +40,12 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
         gradient and ``m`` of the last one that outweighed all before it; ``G`` counts from there.
       exact_every: take the exact root instead, by one ``eigh`` every so many rounds; the norm
         stands still in between, which an increasing sequence may do.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.full_matrix_root_norm(lipschitz=1.0)
+    >>> state = norm.observe_gradient(norm.init(jnp.zeros(2)), jnp.array([1.0, 0.0]))
+    >>> [round(x, 3) for x in norm.to_dual(state, jnp.ones(2)).tolist()]
+    [1.414, 1.0]
     """
     if lipschitz is None:
         if exact_every is not None:

@@ -21,6 +21,12 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
       lipschitz: the largest dual norm of a gradient, :math:`(\sum_j \|g_j\|_2^q)^{1/q}` with
         ``1/p + 1/q = 1``; with ``None`` the largest so far stands for it.
       groups: ``"leaves"``, or ``"rows"``: the vectors along each leaf's last axis.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.group_norm(1.5)
+    >>> point = {"kernel": jnp.array([3.0, 4.0]), "bias": jnp.zeros(2)}
+    >>> round(float(vn.primal_norm(norm, norm.init(point), point)), 3)
+    5.0
     """
     if groups not in ("leaves", "rows"):
         raise ValueError(f"`groups` must be 'leaves' or 'rows', not {groups!r}.")

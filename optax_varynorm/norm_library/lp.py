@@ -18,6 +18,12 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
     duality maps are one function, since
 
     .. math:: \nabla \tfrac12 \|x\|_p^2 = \|x\|_p \, \mathrm{sign}(x) (|x| / \|x\|_p)^{p-1}.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.lp_norm(2.0)
+    >>> state = norm.init(jnp.zeros(2))
+    >>> float(vn.primal_norm(norm, state, jnp.array([3.0, 4.0])))
+    5.0
     """
     _arguments.require(
         p,

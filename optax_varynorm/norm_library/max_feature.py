@@ -59,6 +59,12 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         are NaN and the state says how many did not fit.
       tolerance: the relative duality gap at which the design is good enough; if ``None``, 1e-13
         in float64 and 1e-6 in float32.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.max_feature_norm(capacity=4)
+    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))
+    >>> int(state.overflowed)
+    0
     """
     if capacity < 1:
         raise ValueError(

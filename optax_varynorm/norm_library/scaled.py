@@ -17,6 +17,12 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
     Args:
       norm: any norms.
       factor: ``c``, a positive number.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.scaled_norm(vn.lp_norm(2.0), 2.0)
+    >>> state = norm.init(jnp.zeros(2))
+    >>> float(vn.primal_norm(norm, state, jnp.array([3.0, 4.0])))
+    10.0
     """
     _arguments.require_moderate("factor", factor, "what a norm is multiplied by")
 

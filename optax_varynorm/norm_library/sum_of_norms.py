@@ -35,6 +35,12 @@ def sum_of_norms(*norms: VaryingNorm) -> VaryingNorm:
     Args:
       norms: parts that are norms from the start: those that learn their units
         (``lipschitz=None``, features) are none before the first gradient.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> norm = vn.sum_of_norms(vn.lp_norm(2.0), vn.diagonal_norm())
+    >>> state = norm.init(jnp.zeros(2))
+    >>> norm.to_dual(state, jnp.ones(2)).tolist()
+    [3.0, 3.0]
     """
     if not norms:
         raise ValueError("`sum_of_norms` needs at least one norm, such as `vn.lp_norm()`.")

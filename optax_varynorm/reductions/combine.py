@@ -33,6 +33,10 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     With :math:`u_i = u` and :math:`u_j = w_1` elsewhere, that is the regret of any one learner plus
     what the others lose against the starting point, at most epsilon each where nothing is clipped.
     So ``combine`` has the least of its learners' bounds, whichever it is, without knowing which.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.combine(vn.diagonal(), vn.full_matrix(epsilon=0.1))
+    >>> state = optimizer.init(jnp.zeros(2))
     """
     if not learners:
         raise ValueError("`combine` needs at least one learner, such as `vn.fixed_norm()`.")

@@ -21,6 +21,10 @@ def per_coordinate(
     The state is that of the learner with one more axis, as long as there are coordinates. Extra
     arguments that are shaped like the parameters, such as ``features``, are shared out by
     coordinate; others go to every copy.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> optimizer = vn.per_coordinate(vn.fixed_norm())
+    >>> state = optimizer.init(jnp.zeros(2))
     """
     learner_bound = regret_bound_of(learner)
     learner = optax.with_extra_args_support(learner)

@@ -72,6 +72,11 @@ def project(
       surrogate: ``"tight"`` or ``"paper"``.
       tolerance: the largest error of a projection that is not counted; 1e-6 in float64 and 1e-3 in
         float32 if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> learner = vn.project(vn.simplex(), vn.scale_by_coin_betting(vn.ftrl_step()))
+    >>> optimizer = vn.with_varying_norm(vn.full_matrix_norm(None), learner)
+    >>> state = optimizer.init(jnp.full(4, 0.25))
     """
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")

@@ -50,6 +50,11 @@ def scale_by_coin_betting(
         optimizer that starts at zero may stand here.
       scale_learner: any Optax optimizer of one number, ``coin_betting()`` in the paper and by
         default.
+
+    >>> import optax_varynorm as vn
+    >>> bettor = vn.freegrad_betting(epsilon=1.0)
+    >>> learner = vn.scale_by_coin_betting(vn.ftrl_step(), bettor)
+    >>> optimizer = vn.with_varying_norm(vn.full_matrix_norm(), learner)
     """
     direction_learner = optax.with_extra_args_support(direction_learner)
     scale_learner = optax.with_extra_args_support(

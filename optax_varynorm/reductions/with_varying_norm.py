@@ -66,6 +66,11 @@ def with_varying_norm(
       learner: any Optax optimizer, such as ``scale_by_coin_betting(ftrl_step())``.
       clip: ``False`` hands gradients on as they are, to a learner that has norms of its own and
         needs this one to project only.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> learner = vn.scale_by_coin_betting(vn.ftrl_step())
+    >>> optimizer = vn.with_varying_norm(vn.diagonal_norm(None), learner)
+    >>> state = optimizer.init({"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2)})
     """
     learner_bound = regret_bound_of(learner)
     learner = optax.with_extra_args_support(learner)
