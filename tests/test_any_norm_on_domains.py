@@ -31,9 +31,13 @@ DOMAINS = {
     "l2_ball": (vn.l2_ball(0.7), lambda rng: 0.7 * directions(rng)),
     "half_space": (
         vn.half_space(jnp.arange(1.0, SIZE + 1), -1.0),
-        lambda rng: rng.normal(size=(64, SIZE)) - 1.0,
+        lambda rng: below(rng.normal(size=(64, SIZE)) - 1.0),
     ),
 }
+
+
+def below(points):
+    return points[points @ np.arange(1.0, SIZE + 1) <= -1.0]
 
 
 def signed_shares(rng):

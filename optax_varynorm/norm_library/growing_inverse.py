@@ -65,7 +65,7 @@ def pending_capacity(dimension: int) -> int:
 
     Small matrices are batched by ``vmap``, where rare flushes matter more than a small buffer.
     """
-    return min(MOST_PENDING_TERMS, max(dimension // 6, min(20, dimension // 2), 1))
+    return min(MOST_PENDING_TERMS, max(dimension // 6, min(20, dimension // 2 - 2), 1))
 
 
 def scaled_identity(value: jax.Array, received_sum: jax.Array) -> GrowingInverse:
