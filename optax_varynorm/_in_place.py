@@ -17,8 +17,8 @@ def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -
 
     A loop of one trip or none, where others write ``cond``: it updates the state in place, and
     batched by ``vmap`` it still runs only when one of the batch must, while a batched ``cond``
-    always runs. The inputs pass through a choice that depends on the loop: XLA would compute what
-    depends on them alone before the loop, and so in every round.
+    always runs. It ends by a flag: what depends on the inputs alone XLA computes before a counted
+    loop (``fori_loop``), and so in every round.
 
     Args:
       condition: a boolean scalar.
@@ -29,8 +29,7 @@ def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -
 
     def trip(carry):
         is_due, state = carry
-        read = jax.tree.map(lambda x: jnp.where(is_due, x, jnp.zeros_like(x)), inputs)
-        return jnp.zeros_like(is_due), function(state, *read)
+        return jnp.zeros_like(is_due), function(state, *inputs)
 
     return jax.lax.while_loop(lambda carry: carry[0], trip, (condition, state))[1]
 
