@@ -42,6 +42,17 @@ class Search(NamedTuple):
     failures: jax.Array
 
 
+def solve(measure: Callable[[jax.Array], Measure], start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``minimize``, with the derivatives of the equation that the minimizer solves."""
+    return jax.lax.custom_root(
+        lambda point: measure(point).slope,
+        start,
+        lambda _, first: minimize(measure, first),
+        solve_linear,
+        has_aux=True,
+    )
+
+
 def minimize(
     measure: Callable[[jax.Array], Measure],
     start: jax.Array,

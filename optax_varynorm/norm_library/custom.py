@@ -111,14 +111,7 @@ def custom_norm(
         starts = jax.vmap(best_multiple)(jnp.stack([cold, warm]))
         start = starts[jnp.argmin(jax.vmap(measure)(starts).value)]
         start = jnp.where(largest > 0, start, 0)
-        # Derivatives of the solution are those of the equation that it solves.
-        point, residual = jax.lax.custom_root(
-            lambda x: measure(x).slope,
-            start,
-            lambda _, first: convex_newton.minimize(measure, first),
-            convex_newton.solve_linear,
-            has_aux=True,
-        )
+        point, residual = convex_newton.solve(measure, start)
         return unit * point, residual
 
     def init_state(params):

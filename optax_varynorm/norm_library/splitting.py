@@ -67,14 +67,7 @@ def split(maps: tuple[Callable, ...], gradient: jax.Array, guess: jax.Array) -> 
     cold = (shares[:-1, None] / jnp.sum(shares) * target[None]).ravel()
     starts = jnp.stack([(guess / unit).ravel(), cold])
     start = starts[jnp.argmin(jax.vmap(measure)(starts).value)]
-    # Derivatives of the solution are those of the equation that it solves.
-    flat, residual = jax.lax.custom_root(
-        lambda flat: measure(flat).slope,
-        start,
-        lambda _, first: convex_newton.minimize(measure, first),
-        convex_newton.solve_linear,
-        has_aux=True,
-    )
+    flat, residual = convex_newton.solve(measure, start)
     splits = flat.reshape(shape)
     return Split(unit * splits, unit * firsts[0](splits[0]), residual)
 
