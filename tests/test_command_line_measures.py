@@ -122,10 +122,11 @@ def test_the_readmes_commands_run(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file():
-    """The peak of a process is mostly JAX; twelve times the rows add less than the file."""
-    small, large = (large_file.measure(rows, 20, "diagonal") for rows in (20_000, 250_000))
-    assert large["fit"]["rows"] == 250_000
-    assert large["file_megabytes"] > 45
+    """Both files are longer than what is read ahead; what the peak still varies by is malloc's."""
+    small, large = (large_file.measure(rows, 20, "diagonal") for rows in (250_000, 1_000_000))
+    assert large["fit"]["rows"] == 1_000_000
     assert large["peak_megabytes"] < 1000
-    assert large["peak_megabytes"] - small["peak_megabytes"] < large["file_megabytes"]
+    added = {name: large[name] - small[name] for name in ("peak_megabytes", "file_megabytes")}
+    assert added["file_megabytes"] > 140
+    assert added["peak_megabytes"] < added["file_megabytes"] / 2
     assert large["fit"]["progressive_loss"] < 0.4 < np.log(2)
