@@ -34,6 +34,35 @@ def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -
     return jax.lax.while_loop(lambda carry: carry[0], trip, (condition, state))[1]
 
 
+def rarely_for_all(is_due: Callable, function: Callable, state: Any) -> Any:
+    """``function(state)`` if the state is due, for work that does no harm when it comes early.
+
+    Batched by ``vmap``, all of a batch run when one is due. ``rarely`` would keep the states that
+    are not: that takes a copy of all states before, and a choice between two for every number.
+
+    Args:
+      is_due: from a state to a boolean scalar. Like the function, it depends on nothing else.
+      function: from a state to a state that is as good.
+      state: a tree of arrays.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def run(state):
+        return rarely(jnp.any(is_due(state)), function, state)
+
+    @run.def_vmap
+    def run_batch(axis_size, is_batched, state):
+        state = jax.tree.map(
+            lambda x, batched: x if batched else jnp.broadcast_to(x, (axis_size, *x.shape)),
+            state,
+            *is_batched,
+        )
+        state = rarely_for_all(jax.vmap(is_due), jax.vmap(function), state)
+        return state, jax.tree.map(lambda _: True, state)
+
+    return run(state)
+
+
 def after(never: jax.Array, tree: Any) -> Any:
     """The tree, computed after a boolean that is never true; zeros if it is.
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.feature_coordinates import FARTHEST, FirstSizes, SpanBasis
@@ -78,7 +79,7 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
             _restart_coordinate,
             (state, flat, *_measure(state, flat)),
         )
-        length = jnp.vdot(vector, primal)
+        length = _precision.dot(vector, primal)
         covers = length <= 1 + 16 * jnp.finfo(flat.dtype).eps
         excess = jnp.where(covers, 0, 1 - 1 / jnp.where(covers, 1, length))
         root = jnp.sqrt(excess)

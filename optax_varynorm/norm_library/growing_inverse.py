@@ -24,7 +24,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from optax_varynorm._in_place import after, rarely
+from optax_varynorm import _precision
+from optax_varynorm._in_place import after, rarely_for_all
 
 # At most this many terms wait: enough to make the flush a matrix product, few enough for the two
 # products with the buffer to stay cheap beside the one with the matrix.
@@ -150,19 +151,19 @@ def grow(
         not enter that sum. There the inverse is still the identity, so the sum's new part
         contributes :math:`c (P' g - P' b) = c\,(r (1 + \langle b, b\rangle) u - b)`.
     """
-    # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the maximum below is
-    # <g, P g>, and the new diagonal P_ii - r u_i^2 is at least r P_ii. Where rounding has eaten P
-    # in the direction of g, both hold by force: the terms of a coordinate can then never add up
-    # to more than its diagonal started with, and the inverse stays bounded.
-    tiny = jnp.finfo(primal.dtype).tiny
-    least = _largest(primal**2 / jnp.maximum(inverse.diagonal, tiny))
-    squared_dual_norm = jnp.maximum(jnp.vdot(vector, primal), least)
+    # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the new diagonal
+    # P_ii - r u_i^2 is at least r P_ii. Where rounding has eaten P in the direction of g, both hold
+    # by force: the terms of a coordinate can then never add up to more than its diagonal started
+    # with, and the inverse stays bounded.
+    squared_dual_norm = jnp.maximum(_precision.dot(vector, primal), 0)
+    limit = jnp.sqrt(inverse.diagonal * squared_dual_norm)
+    primal = jnp.clip(primal, -limit, limit)
     shrink = 1 / (1 + squared_dual_norm)
 
-    pull = share - jnp.vdot(vector, inverse.leader)
+    pull = share - _precision.dot(vector, inverse.leader)
     leader = inverse.leader
     if fresh is not None:
-        pull = pull + share * jnp.vdot(fresh, fresh)
+        pull = pull + share * _precision.dot(fresh, fresh)
         leader = leader - share * fresh
 
     term = jnp.sqrt(shrink) * primal
@@ -176,18 +177,11 @@ def grow(
         diagonal=jnp.maximum(inverse.diagonal - term**2, shrink * inverse.diagonal),
         leader=leader + shrink * pull * primal,
     )
-    is_full = waiting.pending_count == inverse.pending_terms.shape[0]
-    return rarely(is_full, _flush, waiting)
+    return rarely_for_all(_is_full, _flush, waiting)
 
 
-def _largest(numbers: jax.Array) -> jax.Array:
-    """The largest of numbers that are not negative: their bits are ordered as integers.
-
-    XLA's CPU backend hands the maximum of floats to a library that takes five times as long.
-    """
-    integer = jnp.int64 if numbers.dtype == jnp.float64 else jnp.int32
-    bits = jax.lax.bitcast_convert_type(numbers, integer)
-    return jax.lax.bitcast_convert_type(jnp.max(bits, initial=0), numbers.dtype)
+def _is_full(inverse: GrowingInverse) -> jax.Array:
+    return inverse.pending_count == inverse.pending_terms.shape[0]
 
 
 def _flush(inverse: GrowingInverse) -> GrowingInverse:

@@ -255,7 +255,7 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
         return LearnedUnit(
             unit=state.unit,
             height=height,
-            squares=state.squares + jnp.vdot(vector, vector),
+            squares=state.squares + _precision.dot(vector, vector),
             received_sum=state.received_sum + share * flat,
             inverse=growing.grow(state.inverse, vector, products, share, None),
         )
