@@ -34,33 +34,34 @@ def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -
     return jax.lax.while_loop(lambda carry: carry[0], trip, (condition, state))[1]
 
 
-def rarely_for_all(is_due: Callable, function: Callable, state: Any) -> Any:
-    """``function(state)`` if the state is due, for work that does no harm when it comes early.
+def rarely_for_all(is_due: Callable, function: Callable, state: Any, *inputs: Any) -> Any:
+    """``function(state, *inputs)`` if it is due, for work that does no harm where it is not.
 
     Batched by ``vmap``, all of a batch run when one is due. ``rarely`` would keep the states that
     are not: that takes a copy of all states before, and a choice between two for every number.
 
     Args:
-      is_due: from a state to a boolean scalar. Like the function, it depends on nothing else.
-      function: from a state to a state that is as good.
+      is_due: from a state and inputs to a boolean scalar.
+      function: from a state and inputs to a state, which is as good as before if it was not due.
       state: a tree of arrays.
+      inputs: trees of arrays that the function reads only.
     """
 
     @jax.custom_batching.custom_vmap
-    def run(state):
-        return rarely(jnp.any(is_due(state)), function, state)
+    def run(state, inputs):
+        return rarely(jnp.any(is_due(state, *inputs)), function, state, *inputs)
 
     @run.def_vmap
-    def run_batch(axis_size, is_batched, state):
-        state = jax.tree.map(
+    def run_batch(axis_size, is_batched, *arguments):
+        state, inputs = jax.tree.map(
             lambda x, batched: x if batched else jnp.broadcast_to(x, (axis_size, *x.shape)),
-            state,
-            *is_batched,
+            arguments,
+            tuple(is_batched),
         )
-        state = rarely_for_all(jax.vmap(is_due), jax.vmap(function), state)
+        state = rarely_for_all(jax.vmap(is_due), jax.vmap(function), state, *inputs)
         return state, jax.tree.map(lambda _: True, state)
 
-    return run(state)
+    return run(state, inputs)
 
 
 def after(never: jax.Array, tree: Any) -> Any:

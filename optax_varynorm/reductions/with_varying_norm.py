@@ -10,7 +10,7 @@ import optax
 from jax.extend.core import get_opaque_trace_state
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import after, rarely
+from optax_varynorm._in_place import after, rarely, rarely_for_all
 from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
 
@@ -104,10 +104,11 @@ def with_varying_norm(
         view = _look_at(norm, before, updates, clip)
         hidden = Hidden(state.hidden_gradient, state.hidden_loss, state.clipped_rounds)
         if clip:
-            hidden = rarely(
-                view.is_partial,
+            hidden = rarely_for_all(
+                lambda hidden, is_partial, *rest: is_partial,
                 functools.partial(_hide, norm),
                 hidden,
+                view.is_partial,
                 (() if norm.known_part is None else before, updates, view.share),
                 (params, state.hidden_origin),
             )
@@ -248,12 +249,12 @@ class Hidden(NamedTuple):
     clipped_rounds: jax.Array
 
 
-def _hide(norm, hidden, seen, played) -> Hidden:
+def _hide(norm, hidden, is_partial, seen, played) -> Hidden:
     (norm_state, gradient, share), (params, origin) = seen, played
     known = _known_part(norm, norm_state, gradient)
-    part = jax.tree.map(lambda g, k: g - share * k, gradient, known)
+    part = jax.tree.map(lambda g, k: jnp.where(is_partial, g - share * k, 0), gradient, known)
     return Hidden(
         gradient=optax.tree.add(hidden.gradient, part),
         loss=hidden.loss + _precision.inner(part, optax.tree.sub(params, origin)),
-        clipped_rounds=hidden.clipped_rounds + (share < 1).astype(jnp.int32),
+        clipped_rounds=hidden.clipped_rounds + (is_partial & (share < 1)).astype(jnp.int32),
     )
