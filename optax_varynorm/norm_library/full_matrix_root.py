@@ -14,10 +14,22 @@ from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
-# The quadrature is accurate while no eigenvalue of I + G / L^2 exceeds this.
-LARGEST_EIGENVALUE = 1e6
-# Its largest relative error up to there: 7.6e-7 and 1.1e-11, below what rounding does anyway.
-NODES = {jnp.dtype(jnp.float32): 13, jnp.dtype(jnp.float64): 24}
+class Accuracy(NamedTuple):
+    """Attributes:
+    nodes: of the quadrature, each a matrix.
+    largest_eigenvalue: of ``I + G / L^2``, up to which it is accurate. So many rounds can't exceed
+      it.
+    """
+
+    nodes: int
+    largest_eigenvalue: float
+
+
+# Relative errors of 1.0e-6 and 1.1e-11, below what rounding does anyway.
+ACCURACY = {
+    jnp.dtype(jnp.float32): Accuracy(nodes=11, largest_eigenvalue=1e5),
+    jnp.dtype(jnp.float64): Accuracy(nodes=24, largest_eigenvalue=1e6),
+}
 
 
 def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> VaryingNorm:
@@ -59,11 +71,11 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
 
 def _inverse_root(lipschitz) -> Growing:
     def weighted(terms):
-        _, weights = _inverse_root_quadrature(len(terms))
+        _, weights = _inverse_root_quadrature(*ACCURACY[terms.dtype])
         return jnp.tensordot(jnp.asarray(weights, terms.dtype), terms, axes=1)
 
     def start_values(dtype):
-        shifts, _ = _inverse_root_quadrature(NODES[jnp.dtype(dtype)])
+        shifts, _ = _inverse_root_quadrature(*ACCURACY[jnp.dtype(dtype)])
         return jnp.asarray(1 + shifts, dtype) * jnp.asarray(lipschitz, dtype) ** 2
 
     def start(received_sum):
@@ -86,18 +98,20 @@ _grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, 0, None, N
 _times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 
-def _inverse_root_quadrature(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def _inverse_root_quadrature(
+    nodes: int, largest_eigenvalue: float
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Shifts and weights with :math:`\lambda^{-1/2} \approx \sum_k w_k / (\lambda + s_k)`.
 
     :math:`\lambda^{-1/2} = \tfrac2\pi\int_0^\infty dt / (\lambda + t^2)`, and the substitution
     :math:`t = \mathrm{sn}(v)/\mathrm{cn}(v)` makes the midpoint rule converge geometrically on
-    ``[1, LARGEST_EIGENVALUE]``: Hale, Higham and Trefethen, *Computing A^alpha, log(A), and related
+    ``[1, largest_eigenvalue]``: Hale, Higham and Trefethen, *Computing A^alpha, log(A), and related
     matrix functions by contour integrals*, 2008, method 3. It is least accurate, and too small, at
     both ends, so its value at 1 is at most 1.
     """
-    period = special.ellipkm1(1 / LARGEST_EIGENVALUE)
+    period = special.ellipkm1(1 / largest_eigenvalue)
     sn, cn, dn, _ = special.ellipj(
-        (np.arange(nodes) + 0.5) * period / nodes, 1 - 1 / LARGEST_EIGENVALUE
+        (np.arange(nodes) + 0.5) * period / nodes, 1 - 1 / largest_eigenvalue
     )
     return (sn / cn) ** 2, 2 * period / (np.pi * nodes) * dn / cn**2
 

@@ -188,12 +188,13 @@ def _flush(inverse: GrowingInverse) -> GrowingInverse:
     waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
     change = inverse.rounding - waiting
     rounding = change - ((inverse.matrix + change) - inverse.matrix)
-    # The new matrix is written over the old one, which what is lost by it was computed from.
-    matrix = inverse.matrix + after(jnp.any(jnp.isnan(rounding[:1, :1])), change)
+    # What is new is written over what it was computed from.
+    never = jnp.any(jnp.isnan(rounding[:1, :1]))
+    matrix = inverse.matrix + after(never, change)
     return GrowingInverse(
         matrix=matrix,
         rounding=rounding,
-        pending_terms=jnp.zeros_like(inverse.pending_terms),
+        pending_terms=jnp.where(never, inverse.pending_terms, 0),
         pending_count=jnp.zeros_like(inverse.pending_count),
         # The matrix knows its diagonal best, unless rounding has eaten it.
         diagonal=jnp.maximum(jnp.diagonal(matrix), inverse.diagonal / 2),
