@@ -47,12 +47,17 @@ def rarely_for_all(is_due: Callable, function: Callable, state: Any, *inputs: An
       inputs: trees of arrays that the function reads only.
     """
 
-    @jax.custom_batching.custom_vmap
-    def run(state, inputs):
+    def run_alone(state, inputs):
         return rarely(jnp.any(is_due(state, *inputs)), function, state, *inputs)
+
+    run = jax.custom_batching.custom_vmap(run_alone)
 
     @run.def_vmap
     def run_batch(axis_size, is_batched, *arguments):
+        if not any(jax.tree.leaves(is_batched)):
+            # Derivatives in many directions at once, of a state that is not batched.
+            state = run_alone(*arguments)
+            return state, jax.tree.map(lambda _: False, state)
         state, inputs = jax.tree.map(
             lambda x, batched: x if batched else jnp.broadcast_to(x, (axis_size, *x.shape)),
             arguments,

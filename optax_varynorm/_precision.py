@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from optax_varynorm import _short_leaves
+
 
 def working_dtype(tree: Any) -> jnp.dtype:
     """The dtype a layer computes in: float64 if any leaf is, float32 otherwise.
@@ -82,6 +84,8 @@ def _times_ones(rows: jax.Array) -> jax.Array:
 
 def inner(left: Any, right: Any) -> jax.Array:
     """The pairing of a gradient and a point, summed over all leaves in the working dtype."""
+    if _short_leaves.are_short(left):
+        return dot(_short_leaves.join(left), _short_leaves.join(right))
     products = jax.tree.map(dot, left, right)
     return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), working_dtype(left)))
 

@@ -14,6 +14,7 @@ from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
 from optax_varynorm.norms import Eigenbasis, VaryingNorm
 
+
 class Accuracy(NamedTuple):
     """Attributes:
     nodes: of the quadrature, each a matrix.

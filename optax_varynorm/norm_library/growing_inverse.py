@@ -156,7 +156,7 @@ def grow(
     # by force: the terms of a coordinate can then never add up to more than its diagonal started
     # with, and the inverse stays bounded.
     squared_dual_norm = jnp.maximum(_precision.dot(vector, primal), 0)
-    limit = jnp.sqrt(inverse.diagonal) * jnp.sqrt(squared_dual_norm)
+    limit = jnp.sqrt(inverse.diagonal) * _precision.root(squared_dual_norm)
     primal = jnp.clip(primal, -limit, limit)
     shrink = 1 / (1 + squared_dual_norm)
 

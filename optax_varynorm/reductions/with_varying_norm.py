@@ -11,6 +11,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from optax_varynorm import _precision
 from optax_varynorm._in_place import after, rarely, rarely_for_all
+from optax_varynorm._short_leaves import map_elementwise
 from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
 
@@ -112,14 +113,16 @@ def with_varying_norm(
                 (() if norm.known_part is None else before, updates, view.share),
                 (params, state.hidden_origin),
             )
-        gradient = jax.tree.map(lambda g: jnp.where(view.is_usable, g, 0), updates)
+        gradient = map_elementwise(lambda g: jnp.where(view.is_usable, g, 0), updates)
+        # All that is read of the old state and parameters for what is hidden has been read.
+        never = hidden.clipped_rounds < 0
+        share = after(never, view.share)
         if norm.squared_dual_norm is not None:
-            # All that is read of the old state and parameters has been read.
-            gradient = after(hidden.clipped_rounds < 0, gradient)
-        received = optax.tree.scale(view.share, _known_part(norm, before, gradient))
+            gradient = after(never, gradient)
+        received = map_elementwise(lambda g: share * g, _known_part(norm, before, gradient))
         measured = Measured(received, view.squared_dual_norm, view.pair, get_opaque_trace_state())
 
-        told = (gradient,) if norm.leader is None else (gradient, view.share)
+        told = (gradient,) if norm.leader is None else (gradient, share)
         norm_state = norm.observe_gradient(before, *told)
         if norm.observe_features is not None:
             norm_state = norm.observe_features(norm_state, next_features)
@@ -201,7 +204,7 @@ def _look_at(norm, norm_state, updates, clip) -> View:
         return View(is_usable, one, jnp.zeros((), bool), one, None)
     gradient = updates
     if norm.squared_dual_norm is None:
-        gradient = jax.tree.map(lambda g: jnp.where(is_usable, g, 0), updates)
+        gradient = map_elementwise(lambda g: jnp.where(is_usable, g, 0), updates)
         length = dual_norm(norm, norm_state, _known_part(norm, norm_state, gradient))
     else:
         length = jnp.where(is_usable, dual_norm(norm, norm_state, updates), 0)
