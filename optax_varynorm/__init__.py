@@ -97,6 +97,11 @@ from optax_varynorm.reductions import (
     scale_by_coin_betting,
     with_varying_norm,
 )
+from optax_varynorm.sparse_rounds import (
+    SparseLearner,
+    SparseLearnerState,
+    sparse_predict_then_update,
+)
 from optax_varynorm.two_calls import OnlineLearner, OnlineLearnerState, predict_then_update
 
 __version__ = "0.1.0"
@@ -122,6 +127,8 @@ __all__ = [
     "ProjectState",
     "Projection",
     "ScaleByCoinBettingState",
+    "SparseLearner",
+    "SparseLearnerState",
     "TrackRegretState",
     "VaryingNorm",
     "WithAveragingState",
@@ -181,6 +188,7 @@ __all__ = [
     "scale_invariant",
     "scaled_norm",
     "simplex",
+    "sparse_predict_then_update",
     "sum_of_norms",
     "sweep",
     "track_regret",

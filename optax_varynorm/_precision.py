@@ -64,7 +64,9 @@ def dot(left: jax.Array, right: jax.Array) -> jax.Array:
     fast when told to multiply a matrix by ones. The products are an array, though, so that long
     vectors are better off with ``vdot``.
     """
-    return jnp.vdot(left, right) if left.size > FEW else _total((left * right).ravel())
+    if left.size > FEW:
+        return jnp.vdot(left, right)
+    return (left * right).reshape(()) if left.size == 1 else _total((left * right).ravel())
 
 
 def _total(numbers: jax.Array) -> jax.Array:

@@ -194,9 +194,11 @@ def choose_by_size(
 ) -> CertifiedTransformation:
     """One learner while there are few parameters, the other beyond: by their shapes, statically."""
 
-    def chosen(params):
-        size = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
+    def chosen_by(size):
         return with_matrix if size <= MOST_PARAMETERS_WITH_A_MATRIX else without
+
+    def chosen(params):
+        return chosen_by(sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)))
 
     def init(params):
         return chosen(params).init(params)
@@ -208,7 +210,9 @@ def choose_by_size(
         return chosen(comparator).regret_bound(state, comparator, *geometry)
 
     return CertifiedTransformation(
-        optax.GradientTransformationExtraArgs(init, update), regret_bound
+        optax.GradientTransformationExtraArgs(init, update),
+        regret_bound,
+        lambda size: chosen_by(size).coordinate_learner(size),
     )
 
 

@@ -131,13 +131,21 @@ def test_libraries_that_are_missing_are_named(monkeypatch):
 @pytest.mark.slow
 @needs("vowpalwabbit")
 def test_throughput_is_compared_with_vowpal_wabbit(tmp_path):
-    learners = "diagonal,4*diagonal,no_such_learner"
+    sparse = "12*diagonal_scale_invariant"  # more than there are in a kernel
+    learners = f"diagonal,4*diagonal,{sparse},no_such_learner"
     printed = run("throughput", tmp_path, "--rows", "200", "--turns", "1", "--learners", learners)
     assert "Left out: vn.no_such_learner" in printed
     records = json.loads((tmp_path / "throughput.json").read_text())["learners"]
-    assert {"vw --coin", "diagonal", "4*diagonal"} <= set(records)
+    assert {"vw --coin", "diagonal", "4*diagonal", sparse} <= set(records)
     assert all(record["examples_per_second"] > 0 for record in records.values())
     assert records["vw --coin"]["ratio to vw --coin"] == 1
+
+
+@pytest.mark.slow
+def test_sparse_rows_are_timed_against_dense_ones(tmp_path):
+    run("sparse_rows", tmp_path, "--features", "1000", "--rows", "50", "--turns", "1")
+    rates = json.loads((tmp_path / "sparse_rows.json").read_text())["rows_per_second"]
+    assert set(rates) == {"sparse", "dense"}
 
 
 @pytest.mark.slow

@@ -18,7 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import optax_varynorm as vn
-from optax_varynorm.estimators import VaryNormClassifier, VaryNormRegressor, stream
+from optax_varynorm.estimators import (
+    VaryNormClassifier,
+    VaryNormRegressor,
+    sparse_stream,
+    stream,
+)
 
 # Algorithm 3 compiles fast; the other learners have the slow group.
 FAST = {"learner": "diagonal"}
@@ -181,6 +186,105 @@ def test_sparse_rows_equal_dense_ones():
     np.testing.assert_allclose(
         sparse.decision_function(scipy.sparse.csr_array(X)), dense.decision_function(X)
     )
+
+
+def short_rows(rows=300, features=100, classes=2, seed=0):
+    """Up to six of a hundred features, of different sizes, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((rows, features), np.float32)
+    for row in X:
+        chosen = rng.choice(features, rng.integers(0, 7), replace=False)
+        row[chosen] = rng.normal(size=len(chosen)) * 10.0 ** (chosen % 4)
+    scores = (X / 10.0 ** (np.arange(features) % 4)) @ rng.normal(size=(features, classes))
+    return X, np.argmax(scores + 0.3 * rng.normal(size=scores.shape), axis=1)
+
+
+def assert_same_fit(actual, expected):
+    """To rounding: coordinates that wait for their feature skip steps that change nothing else."""
+    for name in ("progressive_predictions_", "coef_", "intercept_"):
+        a, b = getattr(actual, name), getattr(expected, name)
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(b).max(), err_msg=name)
+    assert actual.progressive_loss_ == pytest.approx(expected.progressive_loss_, rel=1e-5)
+    assert actual.clipped_rounds_ == expected.clipped_rounds_
+
+
+@pytest.fixture
+def only_sparse(monkeypatch):
+    """Nothing may be made dense but the row of zeros that shows the coefficients."""
+
+    def play(*_):
+        raise AssertionError("made dense")
+
+    monkeypatch.setattr(stream, "play", play)
+
+
+class TestShortRows:
+    """Sparse rows with many more features than numbers that are not zero."""
+
+    @pytest.mark.parametrize("classes", [2, 3])
+    def test_equal_dense_ones(self, classes, monkeypatch):
+        X, y = short_rows(classes=classes)
+        weights = np.random.default_rng(1).integers(0, 3, len(y))
+        dense = VaryNormClassifier(**FAST).fit(X, y, weights)
+        monkeypatch.setattr(stream, "play", None)
+        sparse = VaryNormClassifier(**FAST).fit(scipy.sparse.csr_matrix(X), y, weights)
+        assert_same_fit(sparse, dense)
+
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("only_sparse")
+    def test_the_default_is_sparse_when_there_are_many_features(self):
+        X, y = short_rows(features=600)
+        named, optimizer = (
+            VaryNormClassifier(learner=learner).fit(scipy.sparse.csr_matrix(X), y)
+            for learner in ("default", vn.scale_invariant())
+        )
+        assert_same_fit(optimizer, named)
+
+    @pytest.mark.slow
+    def test_a_regressor_clips_alike(self):
+        X, y = short_rows()
+        targets = 100.0 * y
+        dense = VaryNormRegressor(loss="squared", **FAST).fit(X, targets)
+        sparse = VaryNormRegressor(loss="squared", **FAST).fit(scipy.sparse.csr_matrix(X), targets)
+        assert dense.clipped_rounds_ > 0
+        assert_same_fit(sparse, dense)
+
+    @pytest.mark.usefixtures("only_sparse")
+    def test_entries_that_come_twice_are_added_up(self):
+        X, y = short_rows()
+        once = scipy.sparse.csr_matrix(X)
+        twice = scipy.sparse.csr_matrix(
+            (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), 2 * once.indptr), X.shape
+        )
+        models = [VaryNormClassifier(**FAST).fit(rows, y) for rows in (once, twice)]
+        np.testing.assert_array_equal(fitted_parts(models[0]), fitted_parts(models[1]))
+        assert twice.nnz == 2 * once.nnz, "the caller's rows are as they were"
+
+    def test_long_rows_and_dense_ones_take_turns_with_them(self):
+        X, y = short_rows(2600)
+        X[1500] = 1.0
+        dense = VaryNormClassifier(**FAST).fit(X, y)
+        sparse = VaryNormClassifier(**FAST).fit(scipy.sparse.csr_matrix(X[:2200]), y[:2200])
+        sparse.partial_fit(X[2200:2400], y[2200:2400])
+        sparse.partial_fit(scipy.sparse.csr_matrix(X[2400:]), y[2400:])
+        dense.progressive_predictions_ = dense.progressive_predictions_[2400:]
+        assert_same_fit(sparse, dense)
+
+    def test_averages_are_those_of_all_points(self):
+        X, y = short_rows()
+        settings = {"average": True, **FAST}
+        dense = VaryNormClassifier(**settings).fit(X, y)
+        sparse = VaryNormClassifier(**settings).fit(scipy.sparse.csr_matrix(X), y)
+        np.testing.assert_array_equal(fitted_parts(sparse), fitted_parts(dense))
+
+    def test_lengths_that_are_close_share_what_is_compiled(self):
+        X, y = short_rows()
+        VaryNormClassifier(**FAST).fit(scipy.sparse.csr_matrix(X), y)
+        compiled = sparse_stream._play_chunk._cache_size()
+        rows = scipy.sparse.csr_matrix(X[(X != 0).sum(axis=1) < 5])
+        labels = y[(X != 0).sum(axis=1) < 5]
+        VaryNormClassifier(fit_intercept=False, **FAST).fit(rows, labels)
+        assert sparse_stream._play_chunk._cache_size() == compiled
 
 
 def test_progressive_predictions_do_not_know_their_label():

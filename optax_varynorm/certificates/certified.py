@@ -8,6 +8,8 @@ import optax
 # (state, comparator, norm, norm_state) -> an upper bound of the regret against the comparator. The
 # last two are the norm of the round that an outer layer provides, or `None`.
 RegretBound = Callable[..., jax.Array]
+# From the number of parameters to the learner that each of them has a copy of, if that is all.
+CoordinateLearner = Callable[[int], optax.GradientTransformation | None]
 
 
 class NoRegretBoundError(ValueError):
@@ -15,23 +17,31 @@ class NoRegretBoundError(ValueError):
 
 
 class CertifiedTransformation(optax.GradientTransformationExtraArgs):
-    """An Optax transformation with one more attribute, ``regret_bound``.
+    """An Optax transformation with two more attributes.
 
-    Layers build it from the bounds of what they wrap, so that ``track_regret`` can certify any
-    composition of them by the norms and the wealth in its state.
+    Layers build ``regret_bound`` from the bounds of what they wrap, so that ``track_regret`` can
+    certify any composition of them by the norms and the wealth in its state. By
+    ``coordinate_learner`` one that consists of a learner a coordinate says so.
     """
 
     regret_bound: RegretBound
+    coordinate_learner: CoordinateLearner
 
-    def __new__(cls, transformation: optax.GradientTransformation, regret_bound: RegretBound):
+    def __new__(
+        cls,
+        transformation: optax.GradientTransformation,
+        regret_bound: RegretBound,
+        coordinate_learner: CoordinateLearner = lambda size: None,
+    ):
         self = super().__new__(cls, transformation.init, transformation.update)
         self.regret_bound = regret_bound
+        self.coordinate_learner = coordinate_learner
         return self
 
     def __getnewargs__(self):
-        """What ``copy`` makes another one from: that of a NamedTuple lacks the bound."""
+        """What ``copy`` makes another one from: that of a NamedTuple lacks the attributes."""
         transformation = optax.GradientTransformationExtraArgs(self.init, self.update)
-        return transformation, self.regret_bound
+        return transformation, self.regret_bound, self.coordinate_learner
 
 
 def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from optax_varynorm.estimators import stream
+from optax_varynorm.estimators import sparse_stream, stream
 
 
 class OnlineLinearModel(BaseEstimator):
@@ -37,6 +37,7 @@ class OnlineLinearModel(BaseEstimator):
             loss_parameter=np.asarray(loss_parameter, dtype),
         )
         self._constant = float(self.fit_intercept)
+        self._averages = self.average
         self._played = stream.start(self._task, self._numbers, outputs, self.n_features_in_, dtype)
         self._loss_sum = self._weight_sum = 0.0
         self.t_ = 0
@@ -49,7 +50,11 @@ class OnlineLinearModel(BaseEstimator):
         if shuffle:
             order = check_random_state(self.random_state).permutation(order)
             X, targets = X[order], targets[order]
-        self._played, scores, losses = stream.play(
+        # An average moves in all coordinates, whatever the row.
+        is_sparse = not self._averages and sparse_stream.suits(
+            self._task, self._numbers, self._played, X
+        )
+        self._played, scores, losses = (sparse_stream if is_sparse else stream).play(
             self._task,
             self._numbers,
             self._played,
@@ -70,7 +75,7 @@ class OnlineLinearModel(BaseEstimator):
 
     def _points(self):
         """The coefficients and the intercept of each output, in float64."""
-        if self.average:
+        if self._averages:
             chosen = self._played.averages
         else:
             chosen = stream.next_points(self._task, self._numbers, self._played)

@@ -53,10 +53,11 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
         the learner that met the most.
 
     Computations are in float32, or in float64 if the rows are and ``jax_enable_x64`` is set.
-    Parameters are read when learning starts; changes to them wait for the next ``fit``. Sparse
-    rows are made dense a chunk at a time. Compiled code is shared by all estimators
-    of the same learner, loss and number of features. With an Optax optimizer of your own as the
-    learner the estimator cannot be pickled; with a name it can.
+    Parameters are read when learning starts; changes to them wait for the next ``fit``. Of sparse
+    rows ``"diagonal"``, and ``"default"`` beyond 512 features, look only at what is not zero; for
+    other learners, and for averages, they are made dense a chunk at a time. Compiled code is shared
+    by all estimators of the same learner, loss and number of features. With an Optax optimizer of
+    your own as the learner the estimator cannot be pickled; with a name it can.
 
     >>> from sklearn.datasets import load_diabetes
     >>> from optax_varynorm.estimators import VaryNormRegressor

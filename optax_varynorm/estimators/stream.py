@@ -98,15 +98,15 @@ def play(task: Task, numbers: Numbers, played: Played, rows, constant, targets, 
     for first in range(0, len(targets), size):
         count = min(size, len(targets) - first)
         chunk = slice(first, first + count)
-        dense = _fill(rows[chunk], (size, width))
+        dense = fill(rows[chunk], (size, width))
         dense[:count, rows.shape[1]] = constant
         played, scores, values = _play_chunk(
             task,
             numbers,
             played,
             dense,
-            _fill(targets[chunk], (size,)),
-            _fill(weights[chunk], (size,)),
+            fill(targets[chunk], (size,)),
+            fill(weights[chunk], (size,)),
             count,
         )
         all_scores.append(np.asarray(scores)[:count])
@@ -148,11 +148,15 @@ def _play_chunk(task, numbers, played, rows, targets, weights, count):
     return jax.lax.fori_loop(0, count, play_row, (played, none_yet, none_yet[:, 0]))
 
 
-def _learner(task, numbers):
+def optimizer_of(task: Task, numbers: Numbers) -> optax.GradientTransformation:
     if not isinstance(task.learner, str):
-        return predict_then_update(task.learner)
+        return task.learner
     setting = {} if numbers.epsilon is None else {"epsilon": numbers.epsilon}
-    return predict_then_update(LEARNERS[task.learner](**setting))
+    return LEARNERS[task.learner](**setting)
+
+
+def _learner(task, numbers):
+    return predict_then_update(optimizer_of(task, numbers))
 
 
 def _for_each_output(function, *arguments):
@@ -167,7 +171,7 @@ def _rows_a_chunk(width):
     return max(1, min(MOST_ROWS_A_CHUNK, MOST_NUMBERS_A_CHUNK // width))
 
 
-def _fill(rows, shape):
+def fill(rows, shape) -> np.ndarray:
     """A dense chunk of this shape that begins with the rows, and is zero elsewhere."""
     dense = rows.toarray() if scipy.sparse.issparse(rows) else rows
     filled = np.zeros(shape, dense.dtype)

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from optax_varynorm.sparse_rounds import sparse_predict_then_update
+
 
 class Stream(NamedTuple):
     """Rows in raw units, a constant one appended; labels are 0 or 1, or the targets."""
@@ -44,6 +46,22 @@ def rounds(optimizer, dimension: int, loss: Callable = log_loss):
 
     params = jnp.zeros(dimension)
     return play_round, (params, optimizer.init(params))
+
+
+def sparse_rounds(optimizer, dimension: int, loss: Callable = log_loss):
+    """The round of an example ``(indices, values, label)``, and the first one's state.
+
+    For optimizers that are one learner a coordinate.
+    """
+    learner = sparse_predict_then_update(optimizer)
+
+    def play_round(state, example):
+        indices, values, label = example
+        weights, visit = learner.predict(state, indices, values)
+        value, slope = loss(jnp.sum(weights * values), label)
+        return learner.update(state, visit, slope * values), value
+
+    return play_round, learner.init(dimension)
 
 
 def play(optimizer, features, labels, loss: Callable = log_loss):

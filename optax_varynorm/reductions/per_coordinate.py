@@ -53,4 +53,11 @@ def per_coordinate(
         return jnp.sum(jax.vmap(learner_bound)(state, ravel_pytree(comparator)[0]))
 
     layer = _precision.in_working_precision("per_coordinate", init, update)
-    return CertifiedTransformation(layer, regret_bound)
+    return CertifiedTransformation(layer, regret_bound, lambda size: learner)
+
+
+def coordinate_learner_of(
+    optimizer: optax.GradientTransformation, size: int
+) -> optax.GradientTransformation | None:
+    """The learner that each of so many coordinates has a copy of; ``None`` if they share more."""
+    return getattr(optimizer, "coordinate_learner", lambda size: None)(size)

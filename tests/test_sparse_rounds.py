@@ -1,0 +1,300 @@
+"""Rounds that look only at what is not zero play what dense ones play."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import optax_varynorm as vn
+from optax_varynorm._one_kernel import one_kernel
+from optax_varynorm._rows import put_rows, take_rows
+
+SIZE, LENGTH = 12, 5
+OPTIMIZERS = {
+    "coin_betting": vn.diagonal_scale_invariant(),
+    "freegrad_betting": vn.diagonal_scale_invariant(scale_learner=vn.freegrad_betting),
+    "kt_betting": vn.diagonal_scale_invariant(scale_learner=vn.kt_betting),
+    "with_gradients": vn.diagonal_scale_invariant(0.3, with_gradients=True),
+    "per_coordinate": vn.per_coordinate(vn.fixed_norm()),
+}
+FAST = ("coin_betting", "with_gradients")
+every_optimizer = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in OPTIMIZERS],
+)
+
+
+def stream(rounds=120, seed=0):
+    """Up to four features of twelve, of sizes from 1e-3 to 1e3 that grow; one is first seen late.
+
+    Some of the values are zero, and some slopes are larger than promised.
+    """
+    rng = np.random.default_rng(seed)
+    indices = np.full((rounds, LENGTH), SIZE, np.int32)
+    for t, row in enumerate(indices):
+        count = rng.integers(0, LENGTH)
+        row[:count] = rng.choice(SIZE - (t < rounds // 2), count, replace=False)
+    sizes = 10.0 ** rng.integers(-3, 4, size=SIZE + 1)
+    values = rng.normal(size=indices.shape) * sizes[indices] * np.linspace(1, 3, rounds)[:, None]
+    values[indices == SIZE] = 0
+    values[rng.random(indices.shape) < 0.1] = 0
+    slopes = rng.normal(size=rounds)
+    return jnp.asarray(indices), jnp.asarray(values, jnp.float32), jnp.asarray(slopes, jnp.float32)
+
+
+def dense_row(indices, values):
+    return jnp.zeros(SIZE + 1, values.dtype).at[indices].add(values)[:SIZE]
+
+
+def slope_at(score, slope):
+    """It depends on what was played, so that errors would not stay where they are."""
+    return slope * (1 + 0.5 * jnp.tanh(score))
+
+
+def dense_round(learner, state, example):
+    indices, values, slope = example
+    row = dense_row(indices, values)
+    point, state = learner.predict(state, row)
+    score = point @ row
+    return learner.update(state, slope_at(score, slope) * row), score
+
+
+def sparse_round(learner, state, example):
+    indices, values, slope = example
+    weights, visit = learner.predict(state, indices, values)
+    score = jnp.sum(weights * values)
+    return learner.update(state, visit, slope_at(score, slope) * values), score
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def play_dense(name, state, examples):
+    learner = vn.predict_then_update(OPTIMIZERS[name])
+    return jax.lax.scan(functools.partial(dense_round, learner), state, examples)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def play_sparse(name, state, examples):
+    learner = vn.sparse_predict_then_update(OPTIMIZERS[name])
+    return jax.lax.scan(functools.partial(sparse_round, learner), state, examples)
+
+
+def start(name):
+    return (
+        vn.predict_then_update(OPTIMIZERS[name]).init(jnp.zeros(SIZE)),
+        vn.sparse_predict_then_update(OPTIMIZERS[name]).init(SIZE),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def after_the_stream(name, dense_state):
+    """Points and states when nothing waits any more."""
+    return vn.predict_then_update(OPTIMIZERS[name]).predict(dense_state, jnp.zeros(SIZE))
+
+
+def assert_close(actual, expected, rtol=2e-5):
+    """Integers and booleans exactly; numbers relative to the largest."""
+
+    def compare(a, b):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.dtype.kind in "bi":
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max())
+
+    jax.tree.map(compare, actual, expected)
+
+
+@every_optimizer
+def test_sparse_rounds_play_what_dense_ones_play(name):
+    examples = stream()
+    dense_state, sparse_state = start(name)
+    dense_state, expected = play_dense(name, dense_state, examples)
+    sparse_state, scores = play_sparse(name, sparse_state, examples)
+    assert np.abs(expected).max() > 0.01
+    assert_close(scores, expected)
+    unpacked = vn.sparse_predict_then_update(OPTIMIZERS[name]).unpack(sparse_state)
+    points, state = after_the_stream(name, unpacked)
+    expected_points, expected_state = after_the_stream(name, dense_state)
+    assert_close((points, state), (expected_points, expected_state))
+    clipped = state.optimizer_state.clipped_rounds
+    assert clipped.sum() > 0, "some slopes were larger than one"
+
+
+@pytest.mark.parametrize(
+    ("bettor", "with_gradients"),
+    [
+        (vn.coin_betting, False),
+        (vn.freegrad_betting, True),
+        pytest.param(vn.coin_betting, True, marks=pytest.mark.slow),
+        pytest.param(vn.freegrad_betting, False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_coordinate_may_wait(bettor, with_gradients):
+    """``update(g, f, next=f')`` is ``update(g, f, next=0)``, nothing, ``update(0, 0, next=f')``."""
+    optimizer = vn.diagonal_scale_invariant(1.0, with_gradients, bettor)
+    update = jax.jit(optimizer.update)
+    params, numbers = jnp.zeros(2), np.random.default_rng(0).normal(size=(40, 2, 2))
+    at_once = waiting = optimizer.init(params)
+    points = [params, params]
+    features, zeros = jnp.zeros(2), jnp.zeros(2)
+    for slope, size in jnp.asarray(numbers, jnp.float32):
+        gradient = jnp.tanh(slope) * features
+        next_features = 3 * size
+        step, at_once = update(
+            gradient, at_once, points[0], features=features, next_features=next_features
+        )
+        points[0] = points[0] + step
+        for g, now, later in (
+            (gradient, features, zeros),
+            (zeros, zeros, zeros),
+            (zeros, zeros, next_features),
+        ):
+            step, waiting = update(g, waiting, points[1], features=now, next_features=later)
+            points[1] = points[1] + step
+        features = next_features
+    assert np.abs(points[0]).min() > 0
+    assert_close((points[1], waiting), (points[0], at_once), rtol=1e-5)
+
+
+def test_dense_and_sparse_rounds_take_turns():
+    name = "coin_betting"
+    examples = stream()
+    learner = vn.sparse_predict_then_update(OPTIMIZERS[name])
+    first, second = (
+        jax.tree.map(lambda x, p=p: x[p], examples) for p in (slice(60), slice(60, 120))
+    )
+    dense_state, sparse_state = start(name)
+    _, expected = play_dense(name, dense_state, examples)
+    packed, scores = play_sparse(name, sparse_state, first)
+    _, more_scores = play_dense(name, learner.unpack(packed), second)
+    assert_close(jnp.concatenate([scores, more_scores]), expected)
+    played, scores = play_dense(name, dense_state, first)
+    packed, more_scores = play_sparse(name, learner.pack(played), second)
+    assert_close(jnp.concatenate([scores, more_scores]), expected)
+
+
+def test_filling_up_changes_nothing():
+    examples = stream()
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    state = learner.init(SIZE)
+    played, expected = play_sparse("coin_betting", state, examples)
+    indices, values, slopes = examples
+    longer = (
+        jnp.pad(indices, ((0, 0), (0, 4)), constant_values=SIZE),
+        jnp.pad(values, ((0, 0), (0, 4))),
+        slopes,
+    )
+    longer_played, scores = play_sparse("coin_betting", state, longer)
+    assert_close(scores, expected)
+    assert_close(learner.unpack(longer_played), learner.unpack(played))
+    nobody = learner.unpack(played._replace(rows=played.rows[-1:].repeat(2, axis=0)))
+    assert float(nobody.played_point[0]) == 0
+    assert float(nobody.pending_gradient[0]) == 0
+
+
+@pytest.mark.parametrize("shares", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_several_models_at_once_play_what_each_plays(shares):
+    """In streams of their own; with the shared part of the state in common, or one each."""
+    streams = [stream(seed=seed) for seed in range(3)]
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    state = learner.init(SIZE)
+    axes = vn.SparseLearnerState(rows=0, shared=None if shares else 0)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), state)
+    if shares:
+        states = states._replace(shared=state.shared)
+    play = jax.vmap(
+        functools.partial(play_sparse, "coin_betting"), in_axes=(axes, 0), out_axes=(axes, 0)
+    )
+    states, scores = jax.jit(play)(states, jax.tree.map(lambda *x: jnp.stack(x), *streams))
+    for model, examples in enumerate(streams):
+        expected_state, expected = play_sparse("coin_betting", state, examples)
+        assert_close(scores[model], expected)
+        alone = vn.SparseLearnerState(states.rows[model], state.shared)
+        assert_close(learner.unpack(alone), learner.unpack(expected_state))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+def test_float64_keeps_its_digits():
+    indices, values, slopes = stream()
+    examples = (indices, values.astype(jnp.float64), slopes.astype(jnp.float64))
+    name = "coin_betting"
+    dense_state = vn.predict_then_update(OPTIMIZERS[name]).init(jnp.zeros(SIZE, jnp.float64))
+    sparse_state = vn.sparse_predict_then_update(OPTIMIZERS[name]).init(SIZE, jnp.float64)
+    _, expected = play_dense(name, dense_state, examples)
+    _, scores = play_sparse(name, sparse_state, examples)
+    assert scores.dtype == jnp.float64
+    assert_close(scores, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [optax.sgd(0.1), vn.scale_invariant(), vn.full_matrix_scale_invariant()]
+)
+def test_other_optimizers_are_refused(optimizer):
+    with pytest.raises(
+        ValueError, match=r"more than one learner a coordinate.*predict_then_update"
+    ):
+        vn.sparse_predict_then_update(optimizer).init(SIZE)
+
+
+def test_narrow_numbers_are_refused():
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    with pytest.raises(ValueError, match="float32 or float64, not bfloat16"):
+        learner.init(SIZE, jnp.bfloat16)
+
+
+@pytest.mark.slow
+def test_the_default_is_one_learner_a_coordinate_when_there_are_many():
+    """With 513 features, and as Algorithm 3 plays."""
+    wide = vn.sparse_predict_then_update(vn.scale_invariant())
+    same = vn.sparse_predict_then_update(
+        vn.diagonal_scale_invariant(0.3, scale_learner=vn.freegrad_betting)
+    )
+    examples = stream()
+    _, scores = jax.lax.scan(functools.partial(sparse_round, wide), wide.init(513), examples)
+    _, expected = jax.lax.scan(functools.partial(sparse_round, same), same.init(513), examples)
+    np.testing.assert_array_equal(scores, expected)
+
+
+def compiled_scan(wrap, size):
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    play = wrap(lambda *x: jax.lax.scan(functools.partial(sparse_round, learner), *x))
+    return jax.jit(play, donate_argnums=0).lower(learner.init(size), stream()).compile()
+
+
+@pytest.mark.parametrize("wrap", [one_kernel, lambda function: function], ids=["one", "many"])
+def test_the_table_is_never_copied(wrap):
+    text = compiled_scan(wrap, 10_000).as_text()
+    assert re.search(r"s32\[10001,\d+\]\S* dynamic-update-slice|s32\[10001,\d+\]\S* fusion", text)
+    assert not re.findall(r"= s32\[10001,\d+\]\S* copy\(", text)
+
+
+def test_one_kernel_changes_nothing_but_the_number_of_kernels():
+    examples = stream()
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    _, scores = compiled_scan(one_kernel, SIZE)(learner.init(SIZE), examples)
+    _, expected = compiled_scan(lambda function: function, SIZE)(learner.init(SIZE), examples)
+    assert_close(scores, expected)
+    entry = compiled_scan(one_kernel, SIZE).as_text().split("\nENTRY")[1]
+    assert 'xla_cpu_small_call="true"' in entry
+    assert " while(" not in entry
+
+
+def test_rows_are_taken_and_put_in_batches_of_batches():
+    rng = np.random.default_rng(0)
+    tables = rng.integers(100, size=(2, 3, 7, 4)).astype(np.int32)
+    indices = np.stack([rng.choice(7, 5, replace=False) for _ in range(3)]).astype(np.int32)
+    rows = rng.integers(100, size=(2, 3, 5, 4)).astype(np.int32)
+    take = jax.vmap(jax.vmap(take_rows), in_axes=(0, None))
+    put = jax.vmap(jax.vmap(put_rows), in_axes=(0, None, 0))
+    expected_rows = np.stack([[tables[a, b][indices[b]] for b in range(3)] for a in range(2)])
+    np.testing.assert_array_equal(take(tables, indices), expected_rows)
+    result = put(tables, indices, rows)
+    for a in range(2):
+        for b in range(3):
+            tables[a, b][indices[b]] = rows[a, b]
+    np.testing.assert_array_equal(result, tables)
