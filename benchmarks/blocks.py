@@ -11,6 +11,7 @@ taken within a turn.
   and the leader.
 * ``one bettor``: a round of Algorithm 1 in that norm, with the leaves made one flat vector by
   ``optax.flatten`` (which spares the other layers a hundred small operations each).
+* ``one bettor, tree``: the same without ``optax.flatten``.
 * ``one each``: a round of ``per_block`` with a full matrix and a bettor in each block.
 """
 
@@ -79,8 +80,11 @@ def programs(blocks, size, rounds):
         BASE: rank_one(blocks, size),
         "norm": norm_alone(blocks, size),
         "one bettor": whole_round(
-            optax.flatten(learner(vn.block_diagonal_norm(largest_block=size))), blocks, size
+            optax.flatten(learner(vn.block_diagonal_norm(block_sizes=[size] * blocks))),
+            blocks,
+            size,
         ),
+        "one bettor, tree": whole_round(learner(vn.block_diagonal_norm()), blocks, size),
         "one each": whole_round(vn.per_block(learner(vn.full_matrix_norm())), blocks, size),
     }
 

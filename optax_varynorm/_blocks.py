@@ -1,6 +1,7 @@
 """A flat vector as a few stacks of equally long blocks."""
 
 import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,16 @@ class Blocks(NamedTuple):
         """One a leaf, or ``ceil(n / largest)`` nearly equal ones of its ``n`` coordinates."""
         counts = [(n, 1 if largest is None else -(-n // largest)) for n in _leaf_sizes(tree) if n]
         return cls(tuple(n // k + (i < n % k) for n, k in counts for i in range(k)))
+
+    @classmethod
+    def of_sizes(cls, tree: Any, sizes: Sequence[int]) -> "Blocks":
+        """So long, whatever the leaves are."""
+        if sum(sizes) != sum(_leaf_sizes(tree)):
+            raise ValueError(
+                f"`block_sizes` add up to {sum(sizes)}, but there are {sum(_leaf_sizes(tree))} "
+                "parameters. Give one size for each block, in the order of the leaves."
+            )
+        return cls(tuple(map(operator.index, sizes)))
 
     def stack(self, flat: jax.Array) -> tuple[jax.Array, ...]:
         """One matrix for each length, the shortest first."""
@@ -52,6 +63,18 @@ class Blocks(NamedTuple):
         if list(self.sizes) == sorted(self.sizes):
             return None
         return np.concatenate([positions.ravel() for positions in self.positions()])
+
+
+def require_sizes(sizes: Sequence[int] | None, largest: int | None) -> None:
+    require_largest(largest)
+    if sizes is None:
+        return
+    if largest is not None:
+        raise ValueError("`block_sizes` says how long blocks are: leave `largest_block` out.")
+    if min(map(operator.index, sizes), default=0) < 1:
+        raise ValueError(
+            f"`block_sizes` are numbers of coordinates, each at least one, not {sizes!r}."
+        )
 
 
 def require_largest(largest: int | None) -> None:

@@ -57,6 +57,28 @@ def test_a_block_has_at_least_one_coordinate(largest):
         vn.per_block(vn.diagonal(), largest_block=largest)
 
 
+def test_sizes_say_where_blocks_are_when_leaves_are_joined(x64):
+    gradients = stream("drifting", 40, 10)
+    sizes = [leaf.size for leaf in jax.tree.leaves(PARAMS)]
+    joined = learner(vn.block_diagonal_norm(block_sizes=sizes))
+    game = play(joined, jnp.asarray(gradients), jnp.zeros(10))
+    unravel = ravel_pytree(jax.tree.map(lambda x: x.astype(float), PARAMS))[1]
+    trees = jax.vmap(unravel)(jnp.asarray(gradients))
+    expected = play(learner(vn.block_diagonal_norm()), trees, unravel(jnp.zeros(10)))
+    points = jax.vmap(lambda tree: ravel_pytree(tree)[0])(expected.points)
+    assert np.ptp(points) > 0.01
+    np.testing.assert_allclose(game.points, points, rtol=1e-9, atol=1e-12)
+
+
+def test_sizes_that_are_wrong_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        vn.block_diagonal_norm(block_sizes=[3, 0])
+    with pytest.raises(ValueError, match="leave `largest_block` out"):
+        vn.block_diagonal_norm(largest_block=2, block_sizes=[3])
+    with pytest.raises(ValueError, match="add up to 9, but there are 10"):
+        vn.block_diagonal_norm(block_sizes=[3, 6]).init(PARAMS)
+
+
 def test_the_matrix_is_block_diagonal(x64):
     norm = vn.block_diagonal_norm(vn.full_matrix_norm(2.0), LARGEST)
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), PARAMS)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -28,7 +29,9 @@ class BlockDiagonalState:
 
 
 def block_diagonal_norm(
-    norm: VaryingNorm | None = None, largest_block: int | None = None
+    norm: VaryingNorm | None = None,
+    largest_block: int | None = None,
+    block_sizes: Sequence[int] | None = None,
 ) -> VaryingNorm:
     r"""``thm:addnorm`` over blocks :math:`x_b`: :math:`\|x\|_t^2 = \sum_b \|x_b\|_{b,t}^2`.
 
@@ -49,6 +52,9 @@ def block_diagonal_norm(
         ``None``.
       largest_block: a leaf with more coordinates than this is cut into nearly equal parts; each
         leaf is one block if ``None``.
+      block_sizes: the lengths of all blocks instead, in the order of the leaves. Models of many
+        small leaves learn faster as one vector, ``optax.flatten(optimizer)``, which has no leaves
+        to tell the blocks: ``[leaf.size for leaf in jax.tree.leaves(params)]`` are theirs.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> norm = vn.block_diagonal_norm(largest_block=64)
@@ -56,11 +62,14 @@ def block_diagonal_norm(
     >>> state.blocks.sizes
     (8, 64, 64)
     """
-    _blocks.require_largest(largest_block)
+    _blocks.require_sizes(block_sizes, largest_block)
     norm = full_matrix_norm() if norm is None else norm
 
     def init(params):
-        blocks = _blocks.Blocks.of_leaves(params, largest_block)
+        if block_sizes is None:
+            blocks = _blocks.Blocks.of_leaves(params, largest_block)
+        else:
+            blocks = _blocks.Blocks.of_sizes(params, block_sizes)
         stacks = blocks.stack(ravel_pytree(params)[0])
         return BlockDiagonalState(blocks, tuple(map(jax.vmap(norm.init), stacks)))
 
