@@ -188,6 +188,16 @@ def averaged_params(state: optax.OptState, params: optax.Params | None = None) -
       state: the state of an optimizer with one of the two inside, in a chain for example.
       params: parameters whose dtypes the average is cast to. Without them it has the dtype it is
         kept in, float32 for parameters narrower than that.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> optimizer = vn.with_averaging(optax.sgd(1.0))
+    >>> params = jnp.zeros(())
+    >>> state = optimizer.init(params)
+    >>> for _ in range(3):  # at 0, -1 and -2
+    ...     updates, state = optimizer.update(jnp.ones(()), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> round(float(vn.averaged_params(state)), 6)
+    -1.0
     """
     found = _find(state)
     if not found:

@@ -130,6 +130,16 @@ def regret(state: optax.OptState, comparator: optax.Params) -> jax.Array:
     Args:
       state: the state of an optimizer with ``track_regret`` in it.
       comparator: ``u``, a tree like the parameters.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> optimizer = vn.track_regret(vn.fixed_norm(lipschitz=1.0))
+    >>> params = jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(20):
+    ...     updates, state = optimizer.update(jnp.array([1.0, 0.0]), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> bool(vn.regret(state, jnp.array([-1.0, 0.0])) < 20)  # 20 is that of standing still
+    True
     """
     tracked = _find(state)
     offset = optax.tree.sub(_like_origin(tracked, comparator), tracked.tracked_origin)
@@ -142,6 +152,17 @@ def worst_regret(state: optax.OptState, domain: Domain) -> jax.Array:
     r""":math:`\sup_{u \in W} R_T(u)`, by the domain's support function.
 
     Infinite on unbounded domains.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> optimizer = vn.track_regret(vn.fixed_norm(lipschitz=1.0))
+    >>> params = jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(20):
+    ...     updates, state = optimizer.update(jnp.array([1.0, 0.0]), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> worst = vn.worst_regret(state, vn.l2_ball(1.0))
+    >>> bool(jnp.isclose(worst, vn.regret(state, jnp.array([-1.0, 0.0])), rtol=1e-5))
+    True
     """
     tracked = _find(state)
     downhill = optax.tree.scale(-1, tracked.tracked_gradient.value())
@@ -160,6 +181,18 @@ def certified_gap(state: optax.OptState, domain: Domain) -> jax.Array:
 
     With gradients of random losses it holds in expectation, for their mean. ``with_averaging``
     keeps the average. Infinite before the first round.
+
+    >>> import jax, jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> ball = vn.l2_ball(1.0)
+    >>> optimizer = vn.track_regret(vn.fixed_norm(lipschitz=2.0, domain=ball))
+    >>> params = jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(50):
+    ...     gradient = jax.grad(lambda w: jnp.sum(jnp.abs(w - 0.5)))(params)
+    ...     updates, state = optimizer.update(gradient, state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> bool(0 < vn.certified_gap(state, ball) < 1)
+    True
     """
     rounds = _find(state).tracked_rounds
     worst = worst_regret(state, domain)
@@ -173,6 +206,17 @@ def regret_bound(state: optax.OptState, comparator: optax.Params) -> jax.Array:
     the learner received, plus, exactly, what clipping hid from it:
     :math:`\sum_t \langle g_t - \hat g_t, w_t - u\rangle`. On a domain, for ``u`` inside it. For
     matrix norms it costs O(d^3).
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> optimizer = vn.track_regret(vn.fixed_norm(lipschitz=1.0))
+    >>> params = jnp.zeros(2)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(20):
+    ...     updates, state = optimizer.update(jnp.array([1.0, 0.0]), state, params)
+    ...     params = optax.apply_updates(params, updates)
+    >>> comparator = jnp.array([-1.0, 0.0])
+    >>> bool(vn.regret(state, comparator) <= vn.regret_bound(state, comparator))
+    True
     """
     tracked = _find(state)
     return tracked.tracked_bound(

@@ -19,6 +19,14 @@ def plot_regret(games: Mapping[str, Game], axes: "Axes | None" = None) -> "Axes"
     Args:
       games: by name; each played with a ``comparator``.
       axes: where to draw; a new figure if ``None``.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> from matplotlib.figure import Figure
+    >>> optimizer = vn.track_regret(vn.diagonal())
+    >>> losses = lambda w, target: jnp.sum(jnp.abs(w - target))
+    >>> targets = jnp.ones((100, 2))
+    >>> game = vn.play(optimizer, losses, targets, jnp.zeros(2), comparator=jnp.ones(2))
+    >>> axes = vn.plot_regret({"diagonal": game}, Figure().subplots())
     """
     axes = _axes(axes)
     for name, game in games.items():
@@ -52,6 +60,16 @@ def plot_race(games: Mapping[str, Game], axes: "Axes | None" = None) -> "Axes":
     Args:
       games: by name.
       axes: where to draw; a new figure if ``None``.
+
+    >>> import jax.numpy as jnp, optax, optax_varynorm as vn
+    >>> from matplotlib.figure import Figure
+    >>> losses = lambda w, target: jnp.sum(jnp.abs(w - target))
+    >>> targets = jnp.ones((100, 2))
+    >>> games = {
+    ...     "diagonal": vn.play(vn.diagonal(), losses, targets, jnp.zeros(2)),
+    ...     "sgd": vn.play(optax.sgd(0.1), losses, targets, jnp.zeros(2)),
+    ... }
+    >>> axes = vn.plot_race(games, Figure().subplots())
     """
     axes = _axes(axes)
     for name, game in games.items():
