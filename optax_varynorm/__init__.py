@@ -86,10 +86,12 @@ from optax_varynorm.optimizers import (
 )
 from optax_varynorm.playing import Game, History, Progress, play, plot_race, plot_regret, sweep
 from optax_varynorm.reductions import (
+    AroundAverageState,
     CombineState,
     ProjectState,
     ScaleByCoinBettingState,
     WithVaryingNormState,
+    around_average,
     combine,
     per_block,
     per_coordinate,
@@ -108,6 +110,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnytimeState",
+    "AroundAverageState",
     "CoinBettingState",
     "CombineState",
     "ConstrainedBetsState",
@@ -135,6 +138,7 @@ __all__ = [
     "WithVaryingNormState",
     "affine",
     "anytime",
+    "around_average",
     "averaged_params",
     "block_diagonal_norm",
     "box",

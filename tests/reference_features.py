@@ -338,6 +338,38 @@ class Combined:
         return [leaf for learner in self.learners for leaf in learner.leaves()]
 
 
+class AroundAverage:
+    """A learner's point, and as much of the average of the points before as the budget allows."""
+
+    def __init__(self, learner, d, epsilon):
+        self.learner, self.epsilon = learner, epsilon
+        self.points, self.squared_slopes = [], []
+        self.followed_loss = 0.0
+
+    def play(self, f):
+        total = sum(a * w for a, w in zip(self.squared_slopes, self.points, strict=True))
+        weight = 1 + sum(self.squared_slopes)
+        average = total / weight + 0 * f
+        most = 0.1 * (self.epsilon * math.sqrt(weight) - self.followed_loss)
+        stake = abs(f @ average)
+        self.followed = (1 if stake <= most else most / stake) * average
+        self.f, self.w = f, self.learner.play(f) + self.followed
+        return self.w
+
+    def learn(self, g):
+        i = np.argmax(np.abs(self.f))
+        self.squared_slopes.append((g[i] / self.f[i]) ** 2 if self.f[i] else 0.0)
+        self.points.append(self.w)
+        self.followed_loss += g @ self.followed
+        self.learner.learn(g)
+
+    def bound(self, u):
+        return self.learner.bound(u) + self.epsilon * math.sqrt(1 + sum(self.squared_slopes))
+
+    def leaves(self):
+        return self.learner.leaves()
+
+
 # Each of these is called as learner(d, epsilon).
 Algorithm3 = partial(PerCoordinate, LargestFeature)
 Kempka = partial(PerCoordinate, ScalarMax)
@@ -400,10 +432,11 @@ def algorithm_4_ellipsoid(features, slope, epsilon=1.0, start="span"):
     return play_linear(learner, features, slope)
 
 
-def combined(features, slope, parts):
-    """The sum of learners; `parts` is a list of (learner, epsilon), e.g. (Algorithm3, 1.0)."""
-    learners = [make(features.shape[1], epsilon) for make, epsilon in parts]
-    return play_linear(Combined(learners), features, slope)
+def combined(features, slope, parts, average):
+    """The sum of learners around the average; `parts` is a list of (learner, epsilon)."""
+    d = features.shape[1]
+    learners = [make(d, epsilon) for make, epsilon in parts]
+    return play_linear(AroundAverage(Combined(learners), d, average), features, slope)
 
 
 # --- Self-check --------------------------------------------------------------------------------
@@ -426,7 +459,10 @@ GAMES = {
     "algorithm 4, span": algorithm_4_ellipsoid,
     "algorithm 4, coordinate": partial(algorithm_4_ellipsoid, start="coordinate"),
     "combined": lambda features, slope, epsilon=1.0: combined(
-        features, slope, [(Algorithm4Coordinate, 30.0 * epsilon), (Algorithm3, 0.3 * epsilon)]
+        features,
+        slope,
+        [(Algorithm4Coordinate, 30.0 * epsilon), (Algorithm3, 0.3 * epsilon)],
+        average=10.0 * epsilon,
     ),
 }
 
@@ -472,6 +508,7 @@ def _check_games(rng, T=40, d=4):
                     assert math.isclose(wealth, leaf.epsilon - leaf.scaled, rel_tol=1e-9)
                     assert math.isclose(math.log(wealth), leaf.bettor.log_wealth, abs_tol=1e-9)
                 wealth = sum(leaf.bettor.wealth - leaf.epsilon for leaf in leaves)
+                wealth -= getattr(r.learner, "followed_loss", 0.0)
                 assert math.isclose(wealth, -r.slopes @ r.predictions, rel_tol=1e-8, abs_tol=1e-9)
                 for u in rng.normal(size=(30, d)) * rng.choice([0.1, 1, 10], size=(30, 1)):
                     ratio = r.regret(u) / r.learner.bound(u)

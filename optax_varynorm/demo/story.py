@@ -16,7 +16,7 @@ SUMMARY = (
     "One pass over real streams in raw units, each example predicted before it is learned from. "
     "AdaGrad, Adam and SGD are shown with every learning rate of a grid; the learners of "
     "optax_varynorm have none. Means of eight orders of the rows (of one, for the experts). The "
-    "three constants of scale_invariant were chosen on thirteen streams, breast_cancer and digits "
+    "constants of scale_invariant were chosen on thirteen streams, breast_cancer and digits "
     "among them; diabetes was not."
 )
 

@@ -1,5 +1,6 @@
 """The paper's reductions: each wraps a learner and is one itself."""
 
+from optax_varynorm.reductions.around_average import AroundAverageState, around_average
 from optax_varynorm.reductions.combine import CombineState, combine
 from optax_varynorm.reductions.per_block import per_block
 from optax_varynorm.reductions.per_coordinate import per_coordinate
@@ -11,10 +12,12 @@ from optax_varynorm.reductions.scale_by_coin_betting import (
 from optax_varynorm.reductions.with_varying_norm import WithVaryingNormState, with_varying_norm
 
 __all__ = [
+    "AroundAverageState",
     "CombineState",
     "ProjectState",
     "ScaleByCoinBettingState",
     "WithVaryingNormState",
+    "around_average",
     "combine",
     "per_block",
     "per_coordinate",

@@ -14,6 +14,7 @@ from optax_varynorm._in_place import after, rarely, rarely_for_all
 from optax_varynorm._short_leaves import map_elementwise
 from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
 from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
+from optax_varynorm.reductions._features import require_features
 
 
 class WithVaryingNormState(NamedTuple):
@@ -99,7 +100,7 @@ def with_varying_norm(
         del geometry  # that of a layer outside, which this one replaces
         before = state.norm_state
         if norm.observe_features is not None:
-            features, next_features = _require_features(extra_args, params)
+            features, next_features = map(_precision.finite, require_features(extra_args, params))
             # The first round's features had no round before to announce them.
             before = rarely(~state.announced, norm.observe_features, before, features)
         view = _look_at(norm, before, updates, clip)
@@ -151,26 +152,6 @@ def with_varying_norm(
 
     layer = _precision.in_working_precision("with_varying_norm", init, update)
     return CertifiedTransformation(layer, regret_bound)
-
-
-def _require_features(extra_args, params):
-    """Both as trees like the parameters, in the same dtype; zeros where they are no numbers."""
-    features, next_features = map(extra_args.get, ("features", "next_features"))
-    if features is None or next_features is None:
-        raise ValueError(
-            "This norm learns from the features of a linear model: call `update(gradient, state, "
-            "params, features=..., next_features=...)` with this example's and the next one's "
-            "(zeros after the last), or let `vn.predict_then_update` do it."
-        )
-    shapes = jax.tree.map(jnp.shape, params)
-    for tree in (features, next_features):
-        if jax.tree.map(jnp.shape, tree) != shapes:
-            raise ValueError(
-                f"Features must have the shape of the parameters, {shapes}, not "
-                f"{jax.tree.map(jnp.shape, tree)}: one weight a feature."
-            )
-    dtype = _precision.working_dtype(params)
-    return tuple(_precision.finite(_precision.cast(t, dtype)) for t in (features, next_features))
 
 
 class View(NamedTuple):
