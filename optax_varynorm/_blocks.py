@@ -32,7 +32,7 @@ class Blocks(NamedTuple):
                 f"`block_sizes` add up to {sum(sizes)}, but there are {sum(_leaf_sizes(tree))} "
                 "parameters. Give one size for each block, in the order of the leaves."
             )
-        return cls(tuple(map(operator.index, sizes)))
+        return cls(tuple(operator.index(size) for size in sizes if size))
 
     def stack(self, flat: jax.Array) -> tuple[jax.Array, ...]:
         """One matrix for each length, the shortest first."""
@@ -71,10 +71,8 @@ def require_sizes(sizes: Sequence[int] | None, largest: int | None) -> None:
         return
     if largest is not None:
         raise ValueError("`block_sizes` says how long blocks are: leave `largest_block` out.")
-    if min(map(operator.index, sizes), default=0) < 1:
-        raise ValueError(
-            f"`block_sizes` are numbers of coordinates, each at least one, not {sizes!r}."
-        )
+    if min(map(operator.index, sizes), default=0) < 0:
+        raise ValueError(f"`block_sizes` are numbers of coordinates, not {sizes!r}.")
 
 
 def require_largest(largest: int | None) -> None:

@@ -86,10 +86,12 @@ def _times_ones(rows: jax.Array) -> jax.Array:
 
 def inner(left: Any, right: Any) -> jax.Array:
     """The pairing of a gradient and a point, summed over all leaves in the working dtype."""
+    dtype = working_dtype(left)
+    left, right = cast(left, dtype), cast(right, dtype)
     if _short_leaves.are_short(left):
         return dot(_short_leaves.join(left), _short_leaves.join(right))
     products = jax.tree.map(dot, left, right)
-    return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), working_dtype(left)))
+    return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), dtype))
 
 
 def length(tree: Any) -> jax.Array:

@@ -170,7 +170,7 @@ def full_matrix_adagrad(
 
     Regret :math:`\tilde O\big(\sqrt{\langle u, G_T^{1/2} u\rangle \mathrm{tr}\,G_T^{1/2}}\big)`.
     Best when gradients are nearly, but not quite, in few directions. O(d^2) a round, with a
-    factor of 13 in float32 and 24 in float64 for the nodes of a quadrature.
+    factor of 11 in float32 and 24 in float64 for the nodes of a quadrature.
 
     Args:
       epsilon: the largest regret against the starting point, in units of loss, while nothing is

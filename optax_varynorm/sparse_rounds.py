@@ -117,6 +117,8 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
 
     def predict(state, indices, values):
         learner, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
+        # Narrower integers could not count the rows of several models.
+        indices = jnp.asarray(indices, jnp.int32)
         learners = layout.from_rows(take_rows(state.rows, indices), state.shared)
         weights, learners = one_long_vmap(learner.predict)(learners, values)
         return weights, Visit(indices, learners)
@@ -150,7 +152,13 @@ class Layout(NamedTuple):
         """The bits of all leaves that are not shared, one row a coordinate."""
         leaves = zip(jax.tree.leaves(learners), self.is_shared, strict=True)
         columns = [_to_bits(leaf) for leaf, is_shared in leaves if not is_shared]
-        bits = max((column.dtype for column in columns), key=lambda dtype: dtype.itemsize)
+        bits = _bits_of(learners.played_point.dtype)
+        widest = max((column.dtype for column in columns), key=lambda dtype: dtype.itemsize)
+        if widest.itemsize > bits.itemsize:
+            raise ValueError(
+                f"The optimizer's state has numbers of {8 * widest.itemsize} bits, wider than its "
+                f"weights of {8 * bits.itemsize}: call `init(size, jnp.float64)`."
+            )
         flat = [column.astype(bits).reshape(len(column), -1) for column in columns]
         return jnp.concatenate(flat, axis=1)
 

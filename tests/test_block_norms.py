@@ -70,9 +70,17 @@ def test_sizes_say_where_blocks_are_when_leaves_are_joined(x64):
     np.testing.assert_allclose(game.points, points, rtol=1e-9, atol=1e-12)
 
 
+def test_sizes_of_empty_leaves_are_no_blocks():
+    params = {"a": jnp.zeros(3), "b": jnp.zeros((0, 2)), "c": jnp.zeros(2)}
+    sizes = (leaf.size for leaf in jax.tree.leaves(params))
+    norm = vn.block_diagonal_norm(block_sizes=sizes)
+    assert norm.init(params).blocks == vn.block_diagonal_norm().init(params).blocks
+    assert vn.block_diagonal_norm(block_sizes=[]).init({}).blocks.sizes == ()
+
+
 def test_sizes_that_are_wrong_are_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        vn.block_diagonal_norm(block_sizes=[3, 0])
+    with pytest.raises(ValueError, match="numbers of coordinates"):
+        vn.block_diagonal_norm(block_sizes=[3, -1])
     with pytest.raises(ValueError, match="leave `largest_block` out"):
         vn.block_diagonal_norm(largest_block=2, block_sizes=[3])
     with pytest.raises(ValueError, match="add up to 9, but there are 10"):

@@ -298,3 +298,31 @@ def test_rows_are_taken_and_put_in_batches_of_batches():
         for b in range(3):
             tables[a, b][indices[b]] = rows[a, b]
     np.testing.assert_array_equal(result, tables)
+
+
+def test_narrow_indices_of_several_models_are_not_cut():
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    values = jnp.array([1.0, -2.0])
+
+    def last_weights(index):
+        state = learner.init(200)
+        for _ in range(3):
+            weights, visit = learner.predict(state, index, values)
+            state = learner.update(state, visit, -values)
+        return weights
+
+    narrow = jnp.array([1, 199], jnp.uint8)
+    several = jax.vmap(last_weights)(jnp.stack([narrow, narrow, narrow]))
+    assert np.all(several != 0)
+    np.testing.assert_allclose(several, jnp.stack([last_weights(narrow)] * 3), rtol=1e-6)
+
+
+def test_a_state_wider_than_the_weights_is_refused():
+    def update(gradient, count, params=None):
+        return -0.1 * gradient, count + (gradient != 0).astype(count.dtype)
+
+    with jax.enable_x64(True):
+        counting = optax.GradientTransformation(lambda params: jnp.zeros((), int), update)
+        learner = vn.sparse_predict_then_update(vn.per_coordinate(counting))
+        with pytest.raises(ValueError, match="64 bits, wider than its weights of 32"):
+            learner.init(5, jnp.float32)

@@ -38,10 +38,14 @@ class ShortRows(NamedTuple):
 
 
 def suits(task: stream.Task, numbers: stream.Numbers, played: stream.Played, rows) -> bool:
-    """Whether the rows are sparse, and the learner one a coordinate."""
-    width = played.averages.shape[1]
+    """Whether the rows are sparse, and the learner one a coordinate that a zero leaves as it is.
+
+    Of learners without a name nobody knows that: one with momentum, for example, goes on.
+    """
+    if not (scipy.sparse.issparse(rows) and isinstance(task.learner, str)):
+        return False
     optimizer = stream.optimizer_of(task, numbers)
-    return scipy.sparse.issparse(rows) and coordinate_learner_of(optimizer, width) is not None
+    return coordinate_learner_of(optimizer, played.averages.shape[1]) is not None
 
 
 def play(task, numbers, played: stream.Played, rows, constant, targets, weights):
@@ -133,8 +137,7 @@ def _play_chunk(task, numbers, packed, rows: ShortRows, targets, weights, count)
 
     rows, targets, weights = jax.tree.map(jnp.asarray, (rows, targets, weights))
     is_small = len(packed.rows) * rows.values.shape[1] <= MOST_NUMBERS_IN_ONE_KERNEL
-    # Nobody knows what is in a learner that has no name.
-    if is_small and isinstance(task.learner, str):
+    if is_small:
         play_rows = one_kernel(play_rows)
     return play_rows(packed)
 

@@ -62,6 +62,7 @@ def block_diagonal_norm(
     >>> state.blocks.sizes
     (8, 64, 64)
     """
+    block_sizes = None if block_sizes is None else tuple(block_sizes)
     _blocks.require_sizes(block_sizes, largest_block)
     norm = full_matrix_norm() if norm is None else norm
 

@@ -18,8 +18,8 @@ from optax_varynorm.norms import Eigenbasis, VaryingNorm
 class Accuracy(NamedTuple):
     """Attributes:
     nodes: of the quadrature, each a matrix.
-    largest_eigenvalue: of ``I + G / L^2``, up to which it is accurate. So many rounds can't exceed
-      it.
+    largest_eigenvalue: of ``I + G / L^2``, up to which it is accurate. Gradients no longer than
+      ``L`` reach it after so many rounds in one direction.
     """
 
     nodes: int
