@@ -186,5 +186,5 @@ def test_the_estimators_defaults_are_the_better_choice_on_wine():
 def test_blocks_are_timed_against_their_rank_one_updates(tmp_path):
     run("blocks", tmp_path, "--blocks", "3", "--sizes", "8", "--rounds", "5", "--turns", "1")
     (programs,) = json.loads((tmp_path / "blocks.json").read_text())["sizes"].values()
-    assert set(programs) == {"rank-one", "norm", "one bettor", "one each"}
+    assert set(programs) == {"rank-one", "norm", "one bettor", "one bettor, tree", "one each"}
     assert all(record["ratio"] > 0 for record in programs.values())
