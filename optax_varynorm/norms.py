@@ -27,6 +27,19 @@ class Eigenbasis(NamedTuple):
     vectors: jax.Array | None
 
 
+class InverseMatrix(NamedTuple):
+    r"""The inverse :math:`A^{-1}` of a quadratic norm's matrix, which need not be written down.
+
+    Attributes:
+      diagonal: its diagonal, flat.
+      block: ``indices -> matrix``, its rows and columns at these flat coordinates; with ``None``
+        all of it.
+    """
+
+    diagonal: jax.Array
+    block: Callable[[jax.Array | None], jax.Array]
+
+
 class VaryingNorm(NamedTuple):
     r"""An increasing sequence of norms :math:`\|\cdot\|_0 \le \|\cdot\|_1 \le \dots`.
 
@@ -43,6 +56,8 @@ class VaryingNorm(NamedTuple):
       strong_convexity: the sigma for which :math:`\tfrac12\|\cdot\|_t^2` is sigma-strongly convex
         with respect to :math:`\|\cdot\|_t`.
       eigenbasis: the diagonalized matrix of a quadratic norm; ``None`` for every other norm.
+      inverse_matrix: of a quadratic norm that can tell entries of its inverse more cheaply than by
+        ``to_primal`` of unit vectors; others leave it out.
       leader: ``to_primal`` of the sum of the gradients so far, as shortened for the learner, flat.
         A norm that carries it from round to round saves its learner a pass over the matrix;
         others leave it out.
@@ -66,6 +81,7 @@ class VaryingNorm(NamedTuple):
     to_primal: Callable[[NormState, optax.Updates], optax.Params]
     strong_convexity: Any = 1.0
     eigenbasis: Callable[[NormState], Eigenbasis] | None = None
+    inverse_matrix: Callable[[NormState], InverseMatrix] | None = None
     leader: Callable[[NormState], jax.Array] | None = None
     known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
     knows_all: Callable[[NormState], jax.Array] | None = None

@@ -141,11 +141,10 @@ def _round(shape, support, contains) -> Domain:
             return find(ours, point, metric, flat, start)
         middle, r, rows = shape(point)
         target = flat - middle if rows is None else rows @ (flat - middle)
-        inverse = metric.inverse()
-        if inverse.ndim < 2 and rows is None:
-            system = secular.by_diagonal(jnp.broadcast_to(inverse, target.shape))
+        if metric.is_diagonal and rows is None:
+            system = secular.by_diagonal(jnp.broadcast_to(metric.inverse(), target.shape))
         else:
-            system = secular.by_matrix(stiffness(inverse, ours, flat.size))
+            system = secular.by_matrix(stiffness(metric, ours, flat.size).block(None))
         found = secular.solve(system, target, r, length(start) / r)
         mu = found.multiplier * found.point
         shift = system.times(mu)

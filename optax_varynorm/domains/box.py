@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.domains.by_constraint import domain_of
-from optax_varynorm.domains.constraint import Constraint
+from optax_varynorm.domains.constraint import Constraint, Face, Faces
 from optax_varynorm.domains.domain import Domain, fill_like, require_finite, require_no_nan
 
 
@@ -92,6 +92,7 @@ def _between(bounds) -> Domain:
             slope=slope,
             inside=lambda z, slack: jnp.all((lower <= z) & (z <= upper)),
             nearest_weighted=lambda z, weights: nearest(z),
+            faces=bounded_entries(lower, upper),
         )
 
     def support(gradient):
@@ -106,6 +107,27 @@ def _between(bounds) -> Domain:
         return _precision.inner(best, optax.tree.ones_like(best))
 
     return domain_of(constraint, support)
+
+
+def bounded_entries(lower: jax.Array, upper: jax.Array) -> Faces:
+    """The faces of a box."""
+
+    def at(z, steps, levels):
+        del steps, levels
+        low, high = z <= lower, z >= upper
+        return Face(
+            fixed=low | high,
+            values=jnp.where(low, lower, jnp.where(high, upper, 0)),
+            normals=jnp.zeros((0, z.size), z.dtype),
+            totals=jnp.zeros((0,), z.dtype),
+        )
+
+    return Faces(
+        levels=lambda multipliers: multipliers[:0],
+        nearest=lambda z, steps, levels: jnp.clip(z, lower, upper),
+        at=at,
+        repair=lambda y: jnp.clip(y, lower, upper),
+    )
 
 
 def _require_some_room(lower, upper):

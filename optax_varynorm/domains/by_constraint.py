@@ -9,7 +9,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.domains import newton
+from optax_varynorm._in_place import rarely
+from optax_varynorm._one_by_one import one_by_one
+from optax_varynorm.domains import active_set, newton
 from optax_varynorm.domains.constraint import Constraint, kkt_error
 from optax_varynorm.domains.domain import Domain, Projection, stay
 from optax_varynorm.domains.metric import Metric, local_stiffness, metric_of, stiffness
@@ -23,12 +25,13 @@ def domain_of(
 ) -> Domain:
     r"""The points with :math:`K w \in C`.
 
-    A point inside is returned bit for bit, and costs no more than finding out. Otherwise, for
-    :math:`\tau` the mean of the diagonal of :math:`B = K A^{-1} K^\top`:
+    A point inside is returned bit for bit, and costs no more than finding out. Otherwise:
 
     * a diagonal norm, ``K = I`` and a set with a weighted projection: that one, in its O(d) or
       O(d log d);
-    * every other norm: ``newton.solve``, O(d^3) for each of a few steps.
+    * a polyhedral set in a quadratic norm: ``active_set.solve``, and where that goes round in
+      circles the next;
+    * everything else: ``newton.solve``, O(d^3) for each of a few steps.
 
     ``find_in`` replaces this choice where a set has a better one.
     """
@@ -37,21 +40,24 @@ def domain_of(
         point = _precision.cast(point, _precision.working_dtype(point))
         flat, unravel = ravel_pytree(point)
         ours = constraint(point)
-        metric = metric_of(norm, norm_state, flat, unravel)
         start = _first(ours, flat) if multipliers is None else multipliers
 
-        def move(_, staying):
-            found = (find_in or find)(ours, point, metric, flat, staying.multipliers)
-            normal = ours.pull_back(found.multipliers)
-            residual = metric.to_primal(normal)
-            moved = flat - residual if found.point is None else found.point
-            return Projection(
-                unravel(moved), unravel(residual), unravel(normal), found.error, found.multipliers
-            )
+        @one_by_one
+        def move_if_outside(norm_state, flat, start):
+            metric = metric_of(norm, norm_state, flat, unravel)
 
-        # One trip or none: batched by vmap, this still does nothing where all are inside.
-        outside = (~ours.holds(flat)).astype(jnp.int32)
-        return jax.lax.fori_loop(0, outside, move, stay(point, start))
+            def move(staying):
+                found = (find_in or find)(ours, point, metric, flat, staying.multipliers)
+                normal = ours.pull_back(found.multipliers)
+                residual = metric.to_primal(normal) if found.moved is None else found.moved
+                moved = flat - residual if found.point is None else found.point
+                return Projection(
+                    *map(unravel, (moved, residual, normal)), found.error, found.multipliers
+                )
+
+            return rarely(~ours.holds(flat), move, stay(unravel(flat), start))
+
+        return move_if_outside(norm_state, flat, start)
 
     def near(point):
         flat, _ = ravel_pytree(_precision.cast(point, _precision.working_dtype(point)))
@@ -78,40 +84,70 @@ def _first(constraint: Constraint, flat: jax.Array) -> jax.Array:
 
 
 class Found(NamedTuple):
-    """Multipliers of a projection, its point where known better than by ``v - residual``, error."""
+    """Attributes:
+    multipliers: of the projection.
+    point: where it is known better than by ``v - w``, else ``None``.
+    error: ``Projection.error``.
+    moved: ``v - w`` where it is known already, else ``None``.
+    """
 
     multipliers: jax.Array
     point: jax.Array | None
     error: jax.Array
+    moved: jax.Array | None = None
 
 
 def find(constraint: Constraint, point, metric: Metric, flat: jax.Array, start) -> Found:
     """The projection of ``flat``, from the multipliers ``start``."""
     del point
+    if metric.inverse is None:
+        return _find_in_any_norm(constraint, metric, flat, start)
     if metric.is_diagonal and constraint.rows is None and constraint.nearest_weighted is not None:
-        assert metric.inverse is not None
         inverse = jnp.broadcast_to(metric.inverse(), flat.shape)
         nearest = constraint.nearest_weighted(flat, 1 / inverse)
         multipliers = (flat - nearest) / inverse
         scaled = jnp.mean(inverse) * multipliers
         return Found(multipliers, nearest, kkt_error(constraint, flat, flat - nearest, scaled))
 
+    b = stiffness(metric, constraint, flat.size)
     target = constraint.apply(flat)
-    if metric.inverse is not None:
-        b = stiffness(metric.inverse(), constraint, flat.size)
+
+    def find_safely(start) -> Found:
+        matrix = b.block(None)
         multipliers, y, error = newton.solve(
-            constraint, target, lambda mu: b @ mu, lambda mu: b, start
+            constraint, target, lambda mu: matrix @ mu, lambda mu: matrix, start
         )
+        return Found(multipliers, y, error, target - y)
+
+    if constraint.faces is None:
+        found = find_safely(start)
     else:
+        search = active_set.solve(constraint, target, b, start)
+        y = constraint.faces.nearest(
+            target - search.moved + b.diagonal * search.multipliers, b.diagonal, search.levels
+        )
+        y = constraint.faces.repair(y)
+        found = rarely(
+            ~search.is_settled,
+            lambda found: find_safely(start),
+            Found(search.multipliers, y, search.error, search.moved),
+        )
+    if constraint.rows is None:
+        return found
+    return found._replace(point=None, moved=None)
 
-        def moved(mu):
-            return constraint.apply(metric.to_primal(constraint.pull_back(mu)))
 
-        def local(mu):
-            return local_stiffness(metric.to_primal, constraint, mu)
+def _find_in_any_norm(constraint: Constraint, metric: Metric, flat: jax.Array, start) -> Found:
+    target = constraint.apply(flat)
 
-        # Away from zero, where the duality map of an l_p norm has no derivative.
-        outward = target - constraint.nearest(target)
-        begin = jnp.where(jnp.any(start != 0), start, outward)
-        multipliers, y, error = newton.solve(constraint, target, moved, local, begin)
+    def moved(mu):
+        return constraint.apply(metric.to_primal(constraint.pull_back(mu)))
+
+    def local(mu):
+        return local_stiffness(metric.to_primal, constraint, mu)
+
+    # Away from zero, where the duality map of an l_p norm has no derivative.
+    outward = target - constraint.nearest(target)
+    begin = jnp.where(jnp.any(start != 0), start, outward)
+    multipliers, y, error = newton.solve(constraint, target, moved, local, begin)
     return Found(multipliers, y if constraint.rows is None else None, error)

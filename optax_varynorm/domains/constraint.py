@@ -10,6 +10,44 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
+
+
+class Face(NamedTuple):
+    """The points of a face, or of the plane through it, by equations.
+
+    Attributes:
+      fixed: which entries have one value there.
+      values: those values, zero elsewhere.
+      normals: rows with zeros at the fixed entries, whose products with the point are given; a row
+        of zeros says nothing.
+      totals: these products.
+    """
+
+    fixed: jax.Array
+    values: jax.Array
+    normals: jax.Array
+    totals: jax.Array
+
+
+class Faces(NamedTuple):
+    r"""A polyhedral set: entries with bounds of their own, and sums of (absolute) entries.
+
+    A sum has a multiplier, the level :math:`\lambda`, beside those of the entries. With it the KKT
+    conditions of a projection are one for each entry, :math:`y_i = \Pi_i(y_i + \tau_i \mu_i)`,
+    whatever the :math:`\tau_i > 0`.
+
+    Attributes:
+      levels: ``multipliers -> levels``, one a sum, from the multipliers of a solution.
+      nearest: ``(z, steps, levels)``, the vector of :math:`\Pi_i(z_i)`.
+      at: the same arguments; the ``Face`` of which these are points.
+      repair: a point of the set from one that misses it by rounding.
+    """
+
+    levels: Callable[[jax.Array], jax.Array]
+    nearest: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    at: Callable[[jax.Array, jax.Array, jax.Array], Face]
+    repair: Callable[[jax.Array], jax.Array]
 
 
 class Constraint(NamedTuple):
@@ -22,6 +60,7 @@ class Constraint(NamedTuple):
     rows: ``K``, or ``None`` for the identity.
     nearest_weighted: ``(z, weights)``, the nearest point of ``C`` in
       :math:`\sum_i a_i (z_i - y_i)^2`, where that is as easy; ``None`` where it is not.
+    faces: of a polyhedral set; ``None`` for others.
     """
 
     nearest: Callable[[jax.Array], jax.Array]
@@ -29,6 +68,7 @@ class Constraint(NamedTuple):
     inside: Callable[[jax.Array, jax.Array], jax.Array]
     rows: jax.Array | None = None
     nearest_weighted: Callable[[jax.Array, jax.Array], jax.Array] | None = None
+    faces: Faces | None = None
 
     def apply(self, flat: jax.Array) -> jax.Array:
         """``K w``."""
@@ -118,4 +158,43 @@ def _stack(parts, heights, rows) -> Constraint:
     weighted = None
     if rows is None and all(part.nearest_weighted is not None for part in parts):
         weighted = joined(lambda part, z, a: part.nearest_weighted(z, a))
-    return Constraint(joined(lambda part, z: part.nearest(z)), slope, inside, rows, weighted)
+    nearest = joined(lambda part, z: part.nearest(z))
+    return Constraint(nearest, slope, inside, rows, weighted, _stack_faces(parts, heights))
+
+
+def _stack_faces(parts, heights) -> Faces | None:
+    members = [part.faces for part in parts if part.faces is not None]
+    if len(members) < len(parts):
+        return None
+    cuts = [sum(heights[:i]) for i in range(1, len(heights))]
+    shapes = [
+        jax.eval_shape(faces.levels, jax.ShapeDtypeStruct((height,), jnp.float32)).shape[0]
+        for faces, height in zip(members, heights, strict=True)
+    ]
+    level_cuts = [sum(shapes[:i]) for i in range(1, len(shapes))]
+
+    def each(call, z, steps, levels):
+        slices = (jnp.split(z, cuts), jnp.split(steps, cuts), jnp.split(levels, level_cuts))
+        return [call(faces, *piece) for faces, *piece in zip(members, *slices, strict=True)]
+
+    def along(call, vector):
+        pieces = zip(members, jnp.split(vector, cuts), strict=True)
+        return jnp.concatenate([call(faces, piece) for faces, piece in pieces])
+
+    def at(z, steps, levels):
+        pieces = each(lambda faces, *piece: faces.at(*piece), z, steps, levels)
+        return Face(
+            fixed=jnp.concatenate([face.fixed for face in pieces]),
+            values=jnp.concatenate([face.values for face in pieces]),
+            normals=jax.scipy.linalg.block_diag(*[face.normals for face in pieces]),
+            totals=jnp.concatenate([face.totals for face in pieces]),
+        )
+
+    return Faces(
+        levels=lambda multipliers: along(lambda faces, mu: faces.levels(mu), multipliers),
+        nearest=lambda *arguments: jnp.concatenate(
+            each(lambda faces, *piece: faces.nearest(*piece), *arguments)
+        ),
+        at=at,
+        repair=lambda y: along(lambda faces, piece: faces.repair(piece), y),
+    )

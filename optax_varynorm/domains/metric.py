@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from optax_varynorm.domains.constraint import Constraint
-from optax_varynorm.norms import NormState, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, NormState, VaryingNorm
 
 
 class Metric(NamedTuple):
@@ -15,13 +15,13 @@ class Metric(NamedTuple):
 
     Attributes:
       to_primal: the duality map :math:`A^{-1} g`.
-      inverse: of a quadratic norm, without arguments: :math:`A^{-1}` as a number, a diagonal or a
-        matrix; ``None`` for other norms.
-      is_diagonal: whether that is a number or a diagonal.
+      inverse: of a quadratic norm, without arguments: :math:`A^{-1}` as a number or a diagonal if
+        ``is_diagonal``, else as an ``InverseMatrix``; ``None`` for other norms.
+      is_diagonal: whether the axes of the norm are the coordinate axes.
     """
 
     to_primal: Callable[[jax.Array], jax.Array]
-    inverse: Callable[[], jax.Array] | None
+    inverse: Callable[[], jax.Array | InverseMatrix] | None
     is_diagonal: bool
 
 
@@ -42,21 +42,54 @@ def metric_of(norm: VaryingNorm, norm_state: NormState, flat: jax.Array, unravel
 
     def dense():
         columns = jax.vmap(to_primal)(jnp.eye(flat.size, dtype=flat.dtype))
-        return (columns + columns.T) / 2
+        matrix = (columns + columns.T) / 2
 
-    return Metric(to_primal, dense, False)
+        def block(indices):
+            return matrix if indices is None else matrix[indices][:, indices]
+
+        return InverseMatrix(jnp.diagonal(matrix), block)
+
+    known = norm.inverse_matrix
+    return Metric(to_primal, dense if known is None else lambda: known(norm_state), False)
 
 
-def stiffness(inverse: jax.Array, constraint: Constraint, size: int) -> jax.Array:
-    r""":math:`B = K A^{-1} K^\top`, as a matrix."""
-    k = constraint.rows
-    if inverse.ndim < 2:
-        diagonal = jnp.broadcast_to(inverse, (size,))
-        return jnp.diag(diagonal) if k is None else (k * diagonal[None, :]) @ k.T
+class Stiffness(NamedTuple):
+    r"""The matrix :math:`B = K A^{-1} K^\top` of a constraint in a quadratic norm.
+
+    Attributes:
+      times: its product with a vector.
+      diagonal: its diagonal.
+      block: ``indices -> matrix``, its rows and columns at these, all of them if ``None``.
+    """
+
+    times: Callable[[jax.Array], jax.Array]
+    diagonal: jax.Array
+    block: Callable[[jax.Array | None], jax.Array]
+
+
+def stiffness(metric: Metric, constraint: Constraint, size: int) -> Stiffness:
+    assert metric.inverse is not None
+    k, times = constraint.rows, metric.to_primal
+    if k is None and metric.is_diagonal:
+        diagonal = jnp.broadcast_to(metric.inverse(), (size,))
+        return Stiffness(times, diagonal, lambda indices: jnp.diag(_at(diagonal, indices)))
     if k is None:
-        return inverse
-    product = k @ inverse @ k.T
-    return (product + product.T) / 2
+        inverse = metric.inverse()
+        return Stiffness(times, inverse.diagonal, inverse.block)
+    if metric.is_diagonal:
+        product = (k * jnp.broadcast_to(metric.inverse(), (size,))[None, :]) @ k.T
+    else:
+        product = k @ metric.inverse().block(None) @ k.T
+    matrix = (product + product.T) / 2
+    return Stiffness(
+        lambda vector: matrix @ vector,
+        jnp.diagonal(matrix),
+        lambda indices: matrix if indices is None else matrix[indices][:, indices],
+    )
+
+
+def _at(array, indices):
+    return array if indices is None else array[indices]
 
 
 def local_stiffness(to_primal, constraint: Constraint, multipliers: jax.Array) -> jax.Array:

@@ -6,6 +6,7 @@ import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm.domains.box import bounded_entries
 from optax_varynorm.domains.by_constraint import domain_of
 from optax_varynorm.domains.constraint import Constraint
 from optax_varynorm.domains.domain import (
@@ -63,6 +64,7 @@ def at_most(rows, bounds) -> Constraint:
         slope=slope,
         inside=lambda z, slack: jnp.all(z <= bounds + slack),
         rows=rows,
+        faces=bounded_entries(jnp.full_like(bounds, -jnp.inf), bounds),
     )
 
 
@@ -73,6 +75,7 @@ def exactly(rows, bounds) -> Constraint:
         slope=lambda z: jnp.zeros_like,
         inside=lambda z, slack: jnp.all(jnp.abs(z - bounds) <= slack),
         rows=rows,
+        faces=bounded_entries(bounds, bounds),
     )
 
 

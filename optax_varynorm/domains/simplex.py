@@ -6,7 +6,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.domains.by_constraint import domain_of
-from optax_varynorm.domains.constraint import Constraint
+from optax_varynorm.domains.constraint import Constraint, Face, Faces
 from optax_varynorm.domains.domain import Domain, fill_like, require_finite
 
 
@@ -40,7 +40,9 @@ def simplex(scale=1.0) -> Domain:
         def slope(z):
             return _remove_mean(nearest(z) > 0, jnp.ones_like(z))
 
-        return Constraint(nearest, slope, inside, nearest_weighted=weighted)
+        return Constraint(
+            nearest, slope, inside, nearest_weighted=weighted, faces=_simplex_faces(total)
+        )
 
     def support(gradient):
         flat, _ = ravel_pytree(gradient)
@@ -88,7 +90,9 @@ def l1_ball(radius, center=0.0) -> Domain:
             times = _remove_mean(nearest(z) != middle, jnp.sign(arrow))
             return lambda columns: jnp.where(within, columns, times(columns))
 
-        return Constraint(nearest, slope, inside, nearest_weighted=weighted)
+        return Constraint(
+            nearest, slope, inside, nearest_weighted=weighted, faces=_l1_faces(middle, r)
+        )
 
     def support(gradient):
         flat, _ = ravel_pytree(gradient)
@@ -96,6 +100,52 @@ def l1_ball(radius, center=0.0) -> Domain:
         return flat @ middle + r * jnp.max(jnp.abs(flat), initial=0)
 
     return domain_of(constraint, support)
+
+
+def _simplex_faces(total: jax.Array) -> Faces:
+    r"""Entries :math:`y_i \ge 0` with a given sum: :math:`\Pi_i(z) = \max(0, z - \tau\lambda)`."""
+
+    def nearest(z, steps, levels):
+        return jnp.maximum(z - steps * levels[0], 0)
+
+    def at(z, steps, levels):
+        free = nearest(z, steps, levels) > 0
+        return Face(~free, jnp.zeros_like(z), free.astype(z.dtype)[None, :], total[None])
+
+    def repair(y):
+        positive = jnp.maximum(y, 0)
+        return positive * (total / jnp.sum(positive))
+
+    return Faces(lambda multipliers: jnp.max(multipliers)[None], nearest, at, repair)
+
+
+def _l1_faces(middle: jax.Array, radius: jax.Array) -> Faces:
+    r"""Entries with a given sum of :math:`|y_i - c_i|`: :math:`\Pi_i` shrinks by :math:`\tau\lambda`."""
+
+    def shrink(z, steps, levels):
+        arrow = z - middle
+        cut_off = steps * jnp.maximum(levels[0], 0)
+        return jnp.sign(arrow) * jnp.maximum(jnp.abs(arrow) - cut_off, 0)
+
+    def at(z, steps, levels):
+        shrunk = shrink(z, steps, levels)
+        active = (levels[0] > 0) | (jnp.sum(jnp.abs(shrunk)) > radius)
+        signs = jnp.where(active, jnp.sign(shrunk), 0)
+        fixed = active & (shrunk == 0)
+        total = jnp.where(active, radius + signs @ middle, 0)
+        return Face(fixed, jnp.where(fixed, middle, 0), signs[None, :], total[None])
+
+    def repair(y):
+        arrow = y - middle
+        size = jnp.sum(jnp.abs(arrow))
+        return middle + arrow * jnp.where(size > radius, radius / jnp.where(size > 0, size, 1), 1)
+
+    return Faces(
+        levels=lambda multipliers: jnp.max(jnp.abs(multipliers))[None],
+        nearest=lambda *arguments: middle + shrink(*arguments),
+        at=at,
+        repair=repair,
+    )
 
 
 def cut(values: jax.Array, speeds: jax.Array, total: jax.Array) -> jax.Array:

@@ -131,6 +131,7 @@ def block_diagonal_norm(
         to_dual=map_blocks(norm.to_dual),
         to_primal=map_blocks(norm.to_primal),
         eigenbasis=norm.eigenbasis and eigenbasis,
+        inverse_matrix=None,
         leader=norm.leader and leader,
         known_part=norm.known_part and map_blocks(norm.known_part),
         knows_all=norm.knows_all and knows_all,

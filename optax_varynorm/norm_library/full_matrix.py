@@ -59,6 +59,8 @@ def _inverse(lipschitz, times=1) -> Growing:
         growing_inverse.times,
         total=lambda product: product,
         dense=growing_inverse.dense,
+        block=growing_inverse.block,
+        diagonal=lambda inverse: inverse.diagonal,
         leader=lambda inverse: inverse.leader,
         growth=lambda squares: 1 + squares,
     )

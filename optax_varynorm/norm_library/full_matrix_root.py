@@ -12,7 +12,7 @@ from optax_varynorm import _arguments, _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
 
 
 class Accuracy(NamedTuple):
@@ -89,6 +89,10 @@ def _inverse_root(lipschitz) -> Growing:
         _times_each,
         total=weighted,
         dense=lambda inverse: weighted(jax.vmap(growing_inverse.dense)(inverse)),
+        block=lambda inverse, indices: weighted(
+            jax.vmap(growing_inverse.block, in_axes=(0, None))(inverse, indices)
+        ),
+        diagonal=lambda inverse: weighted(inverse.diagonal),
         leader=lambda inverse: weighted(inverse.leader),
         growth=lambda squares: 1 / weighted(1 / (squares + start_values(squares.dtype))),
     )
@@ -174,7 +178,23 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
     def eigenbasis(state):
         return Eigenbasis(state.root_eigenvalues, state.root_eigenvectors)
 
-    return VaryingNorm(init, observe_gradient, to_dual, to_primal, eigenbasis=eigenbasis)
+    def inverse_matrix(state):
+        vectors, inverses = state.root_eigenvectors, 1 / state.root_eigenvalues
+
+        def block(indices):
+            rows = vectors if indices is None else vectors[indices]
+            return (rows * inverses[None, :]) @ rows.T
+
+        return InverseMatrix(vectors**2 @ inverses, block)
+
+    return VaryingNorm(
+        init,
+        observe_gradient,
+        to_dual,
+        to_primal,
+        eigenbasis=eigenbasis,
+        inverse_matrix=inverse_matrix,
+    )
 
 
 def _in_basis(state, flat, factors):

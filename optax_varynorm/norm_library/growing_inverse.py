@@ -89,6 +89,14 @@ def times(inverse: GrowingInverse, vector: jax.Array) -> jax.Array:
     return _product(inverse.matrix, vector) - waiting
 
 
+def block(inverse: GrowingInverse, indices: jax.Array | None) -> jax.Array:
+    """Rows and columns of the inverse that ``times`` multiplies with, all of them if ``None``."""
+    matrix, terms = inverse.matrix, inverse.pending_terms
+    if indices is not None:
+        matrix, terms = matrix[indices][:, indices], terms[:, indices]
+    return matrix - _product(terms.T, terms)
+
+
 def dense(inverse: GrowingInverse) -> jax.Array:
     """The inverse as one matrix, for rare work such as an eigendecomposition."""
     waiting = _product(inverse.pending_terms.T, inverse.pending_terms)

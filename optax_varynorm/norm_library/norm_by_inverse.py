@@ -11,7 +11,7 @@ from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.first_seen import first_seen_squares
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
 
 
 class Growing(NamedTuple):
@@ -24,6 +24,8 @@ class Growing(NamedTuple):
         sum of inverses, the product with each of them.
       total: ``products -> Q vector``.
       dense: ``inverse -> Q``.
+      block: ``(inverse, indices) ->`` these rows and columns of ``Q``, all of them if ``None``.
+      diagonal: ``inverse ->`` the diagonal of ``Q``.
       leader: ``inverse -> Q`` times the sum that the learner received.
       growth: the matrix has no eigenvalue above ``growth(s)`` when the squared lengths of its
         vectors add up to ``s``.
@@ -34,6 +36,8 @@ class Growing(NamedTuple):
     products: Callable[[Any, jax.Array], jax.Array]
     total: Callable[[jax.Array], jax.Array]
     dense: Callable[[Any], jax.Array]
+    block: Callable[[Any, jax.Array | None], jax.Array]
+    diagonal: Callable[[Any], jax.Array]
     leader: Callable[[Any], jax.Array]
     growth: Callable[[jax.Array], jax.Array]
 
@@ -311,12 +315,26 @@ def _norm(growing, init, observe_gradient, scaled, known_part=None, knows_all=No
         dense = growing.dense(inverse) * jnp.outer(jnp.ravel(before), jnp.ravel(after))
         return _eigenbasis_from_inverse(dense)
 
+    def inverse_matrix(state):
+        inverse, before, after = scaled(state)
+
+        def block(indices):
+            rows, columns = (
+                factor if indices is None or not jnp.ndim(factor) else factor[indices]
+                for factor in (after, before)
+            )
+            factors = jnp.outer(jnp.ravel(rows), jnp.ravel(columns))
+            return growing.block(inverse, indices) * factors
+
+        return InverseMatrix(after * before * growing.diagonal(inverse), block)
+
     return VaryingNorm(
         init=init,
         observe_gradient=observe_gradient,
         to_dual=to_dual,
         to_primal=to_primal,
         eigenbasis=eigenbasis,
+        inverse_matrix=inverse_matrix,
         leader=leader,
         known_part=known_part,
         knows_all=knows_all,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
 
 
 def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
@@ -52,6 +52,14 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
             return basis._replace(values=scale(basis.values, 2))
 
         scaled = scaled._replace(eigenbasis=eigenbasis)
+    if norm.inverse_matrix is not None:
+        inverse_of = norm.inverse_matrix
+
+        def inverse_matrix(state) -> InverseMatrix:
+            diagonal, block = inverse_of(state)
+            return InverseMatrix(scale(diagonal, -2), lambda indices: scale(block(indices), -2))
+
+        scaled = scaled._replace(inverse_matrix=inverse_matrix)
     if norm.leader is not None:
         leader_of = norm.leader
 
