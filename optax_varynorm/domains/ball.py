@@ -1,12 +1,13 @@
 """The Euclidean ball and the ellipsoid."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.domains import secular
+from optax_varynorm.domains import lanczos, secular
 from optax_varynorm.domains.by_constraint import Found, domain_of, find
 from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
@@ -141,15 +142,30 @@ def _round(shape, support, contains) -> Domain:
             return find(ours, point, metric, flat, start)
         middle, r, rows = shape(point)
         target = flat - middle if rows is None else rows @ (flat - middle)
+        start = length(start) / r
+
+        def found(multiplier, on_ball, times, unit) -> Found:
+            mu = multiplier * on_ball
+            moved = times(mu)
+            error = kkt_error(ours, ours.apply(flat), moved, unit * mu)
+            to_point = on_ball if rows is None else solve_triangular(rows, on_ball)
+            return Found(mu, middle + to_point, error, moved if rows is None else None)
+
         if metric.is_diagonal and rows is None:
             system = secular.by_diagonal(jnp.broadcast_to(metric.inverse(), target.shape))
-        else:
-            system = secular.by_matrix(stiffness(metric, ours, flat.size).block(None))
-        found = secular.solve(system, target, r, length(start) / r)
-        mu = found.multiplier * found.point
-        shift = system.times(mu)
-        error = kkt_error(ours, ours.apply(flat), shift, system.unit * mu)
-        to_point = found.point if rows is None else solve_triangular(rows, found.point)
-        return Found(mu, middle + to_point, error)
+            root = secular.solve(system, target, r, start)
+            return found(root.multiplier, root.point, system.times, system.unit)
+
+        b = stiffness(metric, ours, flat.size)
+        unit = jnp.mean(b.diagonal)
+        root, missed = lanczos.solve(b.times, unit, target, r, start)
+
+        def factorize(root):
+            system = secular.by_matrix(b.block(None))
+            return secular.solve(system, target, r, root.multiplier)
+
+        close = missed <= jnp.finfo(target.dtype).eps ** 0.75 * length(target)
+        root = jax.lax.cond(close, lambda root: root, factorize, root)
+        return found(root.multiplier, root.point, b.times, unit)
 
     return domain_of(constraint, support, contains, find_round)

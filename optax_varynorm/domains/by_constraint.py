@@ -9,7 +9,6 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import rarely
 from optax_varynorm._one_by_one import one_by_one
 from optax_varynorm.domains import active_set, newton
 from optax_varynorm.domains.constraint import Constraint, kkt_error
@@ -55,7 +54,8 @@ def domain_of(
                     *map(unravel, (moved, residual, normal)), found.error, found.multipliers
                 )
 
-            return rarely(~ours.holds(flat), move, stay(unravel(flat), start))
+            staying = stay(unravel(flat), start)
+            return jax.lax.cond(ours.holds(flat), lambda staying: staying, move, staying)
 
         return move_if_outside(norm_state, flat, start)
 
@@ -127,8 +127,9 @@ def find(constraint: Constraint, point, metric: Metric, flat: jax.Array, start) 
             target - search.moved + b.diagonal * search.multipliers, b.diagonal, search.levels
         )
         y = constraint.faces.repair(y)
-        found = rarely(
-            ~search.is_settled,
+        found = jax.lax.cond(
+            search.is_settled,
+            lambda found: found,
             lambda found: find_safely(start),
             Found(search.multipliers, y, search.error, search.moved),
         )
