@@ -34,7 +34,8 @@ class Search(NamedTuple):
     multipliers: on the face tried last.
     moved: ``B`` times the multipliers.
     levels: the multipliers of the sums.
-    error: how far the KKT conditions are from holding, in units of the distance moved.
+    error: how far the KKT conditions are from holding, times how much that may matter for the
+      point, in units of the distance moved.
     face: the one to try next.
     tried: how many were.
     is_settled: whether the next face is the last one, or as good.
@@ -60,7 +61,7 @@ def solve(
     smallest = jnp.sqrt(eps) * length(target)
 
     def try_face(search: Search) -> Search:
-        multipliers, levels = on_plane(search.face, target, stiffness)
+        multipliers, levels, growth = on_plane(search.face, target, stiffness)
         moved = stiffness.times(multipliers)
         y = target - moved
         z = y + steps * multipliers
@@ -69,11 +70,18 @@ def solve(
         missed_totals = face.normals @ y - face.totals
         wrong = jnp.sqrt(jnp.vdot(missed, missed) + jnp.vdot(missed_totals, missed_totals))
         distance = length(moved) + smallest
-        error = wrong / jnp.where(distance > 0, distance, 1)
+        error = growth * wrong + stiffness.rounding(multipliers)
+        error = error / jnp.where(distance > 0, distance, 1)
         same = jnp.all((face.fixed == search.face.fixed) & (face.values == search.face.values))
         same &= jnp.all(face.normals == search.face.normals)
         return Search(
-            multipliers, moved, levels, error, face, search.tried + 1, same | (error <= 8 * eps)
+            multipliers,
+            moved,
+            levels,
+            error,
+            face,
+            search.tried + 1,
+            same | (wrong <= 8 * eps * distance),
         )
 
     def unsettled(search):
@@ -96,8 +104,14 @@ def solve(
     )
 
 
-def on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> tuple[jax.Array, jax.Array]:
-    """Multipliers of the entries, and those of the sums."""
+def on_plane(
+    face: Face, target: jax.Array, stiffness: Stiffness
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Multipliers of the entries, those of the sums, and how much errors may grow.
+
+    An error on the plane's right-hand side grows by at most the root of the matrix's condition
+    number until it reaches the point; the pivots tell about how large that is.
+    """
     size, sums = target.size, len(face.normals)
     count = jnp.sum(face.fixed, dtype=jnp.int32)
     products = jax.vmap(stiffness.times)(face.normals) if sums else face.normals
@@ -116,21 +130,23 @@ def on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> tuple[jax.A
                 corner = face.normals @ products.T + absent
                 matrix = jnp.block([[matrix, edge.T], [edge, corner]])
                 wanted = jnp.concatenate([wanted, face.normals @ target - face.totals])
-            divided = _divide(matrix, wanted)
-            return jnp.zeros_like(target).at[indices].add(divided[:rows]), divided[rows:]
+            divided, pivots = _divide(matrix, wanted)
+            multipliers = jnp.zeros_like(target).at[indices].add(divided[:rows])
+            pivots = jnp.where(used, pivots[:rows], jnp.where(count > 0, pivots[0], 1))
+            return multipliers, divided[rows:], jnp.max(pivots) / jnp.min(pivots)
 
         return divide
 
     sizes = sorted({min(size, 8 * -(-int(size * part) // 8)) for part in FRACTIONS})
     smallest = jnp.sum(count > jnp.asarray(sizes[:-1], jnp.int32), dtype=jnp.int32)
-    multipliers, levels = jax.lax.switch(
+    multipliers, levels, growth = jax.lax.switch(
         smallest, [with_rows(rows) for rows in sizes], face.fixed
     )
-    return (multipliers + levels @ face.normals if sums else multipliers), levels
+    return (multipliers + levels @ face.normals if sums else multipliers), levels, growth
 
 
-def _divide(matrix: jax.Array, vector: jax.Array) -> jax.Array:
-    """``matrix^{-1} vector`` by a Cholesky factor.
+def _divide(matrix: jax.Array, vector: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``matrix^{-1} vector`` by a Cholesky factor, and the factor's diagonal.
 
     The vector is one more row of the matrix, so that factorizing it is the first of the two
     triangular solves as well.
@@ -139,4 +155,5 @@ def _divide(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     corner = jnp.full((1, 1), jnp.sqrt(jnp.finfo(vector.dtype).max), vector.dtype)
     bordered = jnp.block([[matrix, vector[:, None]], [vector[None, :], corner]])
     factor = jnp.linalg.cholesky(bordered, symmetrize_input=False)
-    return solve_triangular(factor[:-1, :-1], factor[-1, :-1], trans="T", lower=True)
+    divided = solve_triangular(factor[:-1, :-1], factor[-1, :-1], trans="T", lower=True)
+    return divided, jnp.diagonal(factor)[:-1]

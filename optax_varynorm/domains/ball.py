@@ -13,6 +13,9 @@ from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
 from optax_varynorm.domains.metric import stiffness
 
+# Errors of Lanczos' method that a factorization need not make smaller.
+ACCURATE = {jnp.dtype(jnp.float32): 1e-4, jnp.dtype(jnp.float64): 1e-9}
+
 
 def l2_ball(radius, center=0.0) -> Domain:
     r"""The points with :math:`\|w - c\|_2 \le r`.
@@ -137,35 +140,35 @@ def _round(shape, support, contains) -> Domain:
 
         return Constraint(nearest, slope, inside, rows, weighted if rows is None else None)
 
-    def find_round(ours, point, metric, flat, start):
+    def find_round(constraint, point, metric, start):
         if metric.inverse is None:
-            return find(ours, point, metric, flat, start)
+            return find(constraint, point, metric, start)
+        ours, (flat, _) = constraint(point), ravel_pytree(point)
         middle, r, rows = shape(point)
-        target = flat - middle if rows is None else rows @ (flat - middle)
+        arrow = flat - middle if rows is None else rows @ (flat - middle)
         start = length(start) / r
 
-        def found(multiplier, on_ball, times, unit) -> Found:
-            mu = multiplier * on_ball
+        def found(root, times, unit) -> Found:
+            mu = root.multiplier * root.point
             moved = times(mu)
             error = kkt_error(ours, ours.apply(flat), moved, unit * mu)
-            to_point = on_ball if rows is None else solve_triangular(rows, on_ball)
+            to_point = root.point if rows is None else solve_triangular(rows, root.point)
             return Found(mu, middle + to_point, error, moved if rows is None else None)
 
         if metric.is_diagonal and rows is None:
-            system = secular.by_diagonal(jnp.broadcast_to(metric.inverse(), target.shape))
-            root = secular.solve(system, target, r, start)
-            return found(root.multiplier, root.point, system.times, system.unit)
+            system = secular.by_diagonal(jnp.broadcast_to(metric.inverse(), flat.shape))
+            return found(secular.solve(system, arrow, r, start), system.times, system.unit)
 
         b = stiffness(metric, ours, flat.size)
         unit = jnp.mean(b.diagonal)
-        root, missed = lanczos.solve(b.times, unit, target, r, start)
 
-        def factorize(root):
+        def factorize(root) -> Found:
             system = secular.by_matrix(b.block(None))
-            return secular.solve(system, target, r, root.multiplier)
+            return found(secular.solve(system, arrow, r, root.multiplier), b.times, unit)
 
-        close = missed <= jnp.finfo(target.dtype).eps ** 0.75 * length(target)
-        root = jax.lax.cond(close, lambda root: root, factorize, root)
-        return found(root.multiplier, root.point, b.times, unit)
+        root = lanczos.solve(b.times, unit, arrow, r, start)
+        fast = found(root, b.times, unit)
+        is_close = fast.error <= ACCURATE[jnp.dtype(flat.dtype)]
+        return jax.lax.cond(is_close, lambda root: fast, factorize, root)
 
     return domain_of(constraint, support, contains, find_round)

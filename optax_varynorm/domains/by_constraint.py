@@ -11,9 +11,14 @@ from jax.flatten_util import ravel_pytree
 from optax_varynorm import _precision
 from optax_varynorm._one_by_one import one_by_one
 from optax_varynorm.domains import active_set, newton
-from optax_varynorm.domains.constraint import Constraint, kkt_error
-from optax_varynorm.domains.domain import Domain, Projection, stay
-from optax_varynorm.domains.metric import Metric, local_stiffness, metric_of, stiffness
+from optax_varynorm.domains.constraint import Constraint, kkt_error, length
+from optax_varynorm.domains.domain import Domain, Projection, select, stay
+from optax_varynorm.domains.metric import (
+    Metric,
+    local_stiffness,
+    metric_of,
+    stiffness,
+)
 
 
 def domain_of(
@@ -28,8 +33,8 @@ def domain_of(
 
     * a diagonal norm, ``K = I`` and a set with a weighted projection: that one, in its O(d) or
       O(d log d);
-    * a polyhedral set in a quadratic norm: ``active_set.solve``, and where that goes round in
-      circles the next;
+    * a polyhedral set in a quadratic norm: ``active_set.solve``. Where that goes round in circles
+      it starts again from what the next one finds;
     * everything else: ``newton.solve``, O(d^3) for each of a few steps.
 
     ``find_in`` replaces this choice where a set has a better one.
@@ -46,7 +51,7 @@ def domain_of(
             metric = metric_of(norm, norm_state, flat, unravel)
 
             def move(staying):
-                found = (find_in or find)(ours, point, metric, flat, staying.multipliers)
+                found = (find_in or find)(constraint, staying.point, metric, staying.multipliers)
                 normal = ours.pull_back(found.multipliers)
                 residual = metric.to_primal(normal) if found.moved is None else found.moved
                 moved = flat - residual if found.point is None else found.point
@@ -97,45 +102,75 @@ class Found(NamedTuple):
     moved: jax.Array | None = None
 
 
-def find(constraint: Constraint, point, metric: Metric, flat: jax.Array, start) -> Found:
-    """The projection of ``flat``, from the multipliers ``start``."""
-    del point
+def find(
+    constraint: Callable[[optax.Params], Constraint],
+    point: optax.Params,
+    metric: Metric,
+    start: jax.Array,
+) -> Found:
+    """The projection of ``point``, from the multipliers ``start``."""
+    ours, (flat, _) = constraint(point), ravel_pytree(point)
     if metric.inverse is None:
-        return _find_in_any_norm(constraint, metric, flat, start)
-    if metric.is_diagonal and constraint.rows is None and constraint.nearest_weighted is not None:
+        return _find_in_any_norm(ours, metric, flat, start)
+    if metric.is_diagonal and ours.rows is None and ours.nearest_weighted is not None:
         inverse = jnp.broadcast_to(metric.inverse(), flat.shape)
-        nearest = constraint.nearest_weighted(flat, 1 / inverse)
+        nearest = ours.nearest_weighted(flat, 1 / inverse)
         multipliers = (flat - nearest) / inverse
         scaled = jnp.mean(inverse) * multipliers
-        return Found(multipliers, nearest, kkt_error(constraint, flat, flat - nearest, scaled))
+        return Found(multipliers, nearest, kkt_error(ours, flat, flat - nearest, scaled))
 
-    b = stiffness(metric, constraint, flat.size)
-    target = constraint.apply(flat)
+    b = stiffness(metric, ours, flat.size)
+    target = ours.apply(flat)
 
     def find_safely(start) -> Found:
         matrix = b.block(None)
         multipliers, y, error = newton.solve(
-            constraint, target, lambda mu: matrix @ mu, lambda mu: matrix, start
+            ours, target, lambda mu: matrix @ mu, lambda mu: matrix, start
         )
+        # By the norm itself too: the matrix of a set with rows has rounding of its own.
+        moved, scaled = b.times(multipliers), jnp.mean(b.diagonal) * multipliers
+        error = jnp.maximum(error, kkt_error(ours, target, moved, scaled))
+        error = growth_of_errors(metric, flat) * error + _ratio(b.rounding(multipliers), moved)
         return Found(multipliers, y, error, target - y)
 
-    if constraint.faces is None:
+    def find_face(start) -> tuple[jax.Array, Found]:
+        assert ours.faces is not None
+        search = active_set.solve(ours, target, b, start)
+        z = target - search.moved + b.diagonal * search.multipliers
+        y = ours.faces.repair(ours.faces.nearest(z, b.diagonal, search.levels))
+        return search.is_settled, Found(search.multipliers, y, search.error, search.moved)
+
+    def find_safely_then_face(found) -> Found:
+        safe = find_safely(start)
+        is_settled, face = find_face(safe.multipliers)
+        return select(is_settled, face, safe)
+
+    if ours.faces is None:
         found = find_safely(start)
     else:
-        search = active_set.solve(constraint, target, b, start)
-        y = constraint.faces.nearest(
-            target - search.moved + b.diagonal * search.multipliers, b.diagonal, search.levels
-        )
-        y = constraint.faces.repair(y)
-        found = jax.lax.cond(
-            search.is_settled,
-            lambda found: found,
-            lambda found: find_safely(start),
-            Found(search.multipliers, y, search.error, search.moved),
-        )
-    if constraint.rows is None:
+        is_settled, found = find_face(start)
+        found = jax.lax.cond(is_settled, lambda found: found, find_safely_then_face, found)
+    if ours.rows is None:
         return found
     return found._replace(point=None, moved=None)
+
+
+def _ratio(number: jax.Array, vector: jax.Array) -> jax.Array:
+    size = length(vector)
+    return number / jnp.where(size > 0, size, 1)
+
+
+def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:
+    """How much an error of the KKT conditions may matter for the point, about.
+
+    At most the root of the condition number of the norm's matrix, as its pivots have it.
+    """
+    if metric.is_diagonal:
+        pivots = jnp.sqrt(jnp.broadcast_to(metric.inverse(), flat.shape))
+    else:
+        pivots = jnp.diagonal(jnp.linalg.cholesky(metric.dense(flat.size)))
+    growth = jnp.max(pivots) / jnp.min(pivots)
+    return jnp.where(jnp.isfinite(growth), growth, jnp.finfo(flat.dtype).eps ** -0.5)
 
 
 def _find_in_any_norm(constraint: Constraint, metric: Metric, flat: jax.Array, start) -> Found:

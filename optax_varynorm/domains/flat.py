@@ -125,13 +125,14 @@ def affine(matrix, offset) -> Domain:
         dtype = _precision.working_dtype(point)
         return exactly(*unit_rows(jnp.asarray(matrix, dtype), jnp.asarray(offset, dtype)))
 
-    def find_affine(ours, point, metric, flat, start):
+    def find_affine(constraint, point, metric, start):
         if metric.inverse is None:
-            return find(ours, point, metric, flat, start)
+            return find(constraint, point, metric, start)
+        ours = constraint(point)
         fastest = jax.vmap(metric.to_primal)(ours.rows)
         gram = ours.rows @ fastest.T
         gram = (gram + gram.T) / 2
-        target = ours.apply(flat)
+        target = ours.apply(ravel_pytree(point)[0])
         multipliers = jnp.linalg.solve(gram, target - ours.nearest(target))
         return Found(multipliers, None, kkt_error(ours, target, gram @ multipliers, multipliers))
 

@@ -51,8 +51,8 @@ def solve(
     target: jax.Array,
     radius: jax.Array,
     start: jax.Array,
-) -> tuple[secular.Root, jax.Array]:
-    """Multiplier and point as ``secular.solve`` has them, and the length that they miss.
+) -> secular.Root:
+    """Multiplier and point as ``secular.solve`` has them, as far as so many products lead.
 
     Args:
       times: the product with ``B``.
@@ -95,9 +95,7 @@ def solve(
         system = _tridiagonal(unit, basis.diagonal, inner)
         corner = jnp.where(places == 0, long, 0)
         root = secular.solve(system, corner, radius, basis.root.multiplier)
-        missed = jnp.abs(
-            root.multiplier * unit * basis.beside[last] * root.point[last]
-        )
+        missed = jnp.abs(root.multiplier * unit * basis.beside[last] * root.point[last])
         return basis._replace(root=root, missed=missed)
 
     def unfinished(basis: Basis):
@@ -118,7 +116,7 @@ def solve(
         ),
     )
     point = basis.root.point @ basis.vectors
-    return secular.Root(basis.root.multiplier, point * (radius / length(point))), basis.missed
+    return secular.Root(basis.root.multiplier, point * (radius / length(point)))
 
 
 def _tridiagonal(unit, diagonal, beside) -> secular.System:

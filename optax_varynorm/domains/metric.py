@@ -1,7 +1,7 @@
 """What the solvers ask of a norm, in flat vectors."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,15 @@ class Metric(NamedTuple):
     """
 
     to_primal: Callable[[jax.Array], jax.Array]
-    inverse: Callable[[], jax.Array | InverseMatrix] | None
+    inverse: Callable[[], Any] | None
     is_diagonal: bool
+
+    def dense(self, size: int) -> jax.Array:
+        """The inverse of a quadratic norm as a matrix."""
+        assert self.inverse is not None
+        if self.is_diagonal:
+            return jnp.diag(jnp.broadcast_to(self.inverse(), (size,)))
+        return self.inverse().block(None)
 
 
 def metric_of(norm: VaryingNorm, norm_state: NormState, flat: jax.Array, unravel) -> Metric:
@@ -66,23 +73,34 @@ class Stiffness(NamedTuple):
     diagonal: jax.Array
     block: Callable[[jax.Array | None], jax.Array]
 
+    def rounding(self, multipliers: jax.Array) -> jax.Array:
+        r"""About the length of what rounding does to :math:`B\mu`.
+
+        :math:`B_{ij}^2 \le B_{ii} B_{jj}`, and errors of both signs add up like their squares.
+        """
+        squares = jnp.sum(self.diagonal) * jnp.vdot(self.diagonal, multipliers**2)
+        return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
+
 
 def stiffness(metric: Metric, constraint: Constraint, size: int) -> Stiffness:
     assert metric.inverse is not None
-    k, times = constraint.rows, metric.to_primal
-    if k is None and metric.is_diagonal:
+    if constraint.rows is None and metric.is_diagonal:
         diagonal = jnp.broadcast_to(metric.inverse(), (size,))
-        return Stiffness(times, diagonal, lambda indices: jnp.diag(_at(diagonal, indices)))
-    if k is None:
+        return Stiffness(
+            metric.to_primal, diagonal, lambda indices: jnp.diag(_at(diagonal, indices))
+        )
+    if constraint.rows is None:
         inverse = metric.inverse()
-        return Stiffness(times, inverse.diagonal, inverse.block)
-    if metric.is_diagonal:
-        product = (k * jnp.broadcast_to(metric.inverse(), (size,))[None, :]) @ k.T
-    else:
-        product = k @ metric.inverse().block(None) @ k.T
+        return Stiffness(metric.to_primal, inverse.diagonal, inverse.block)
+    product = constraint.rows @ metric.dense(size) @ constraint.rows.T
     matrix = (product + product.T) / 2
+
+    def times(vector):
+        # Not by the matrix, whose own rounding no residual would show.
+        return constraint.apply(metric.to_primal(constraint.pull_back(vector)))
+
     return Stiffness(
-        lambda vector: matrix @ vector,
+        times,
         jnp.diagonal(matrix),
         lambda indices: matrix if indices is None else matrix[indices][:, indices],
     )
