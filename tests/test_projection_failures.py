@@ -2,8 +2,8 @@
 
 The bound shares no code with the solvers. Let ``w`` be in ``W`` and ``n`` a normal of ``W`` there.
 Then ``w`` is the projection of ``w + A^{-1} n``, and projections bring points no further apart: the
-distance to that of ``v`` is at most ``||v - w - A^{-1} n||_A``. For ``n`` the nearest true normal to
-the solver's is taken.
+distance to that of ``v`` is at most ``||v - w - A^{-1} n||_A``. For ``n`` a true normal near that
+of the solver is taken.
 """
 
 import functools
@@ -171,9 +171,9 @@ def in_float64(name):
         return project_all(name, jnp.float64)
 
 
-SIMPLE = [
-    name for name in PROBLEMS if name not in ("affine", "half_space", "hyperplane", "intersection")
-]
+# No simple normals; or, of products with a ball, none that are known to more than eight digits.
+NOT_SIMPLE = ("affine", "half_space", "hyperplane", "intersection", "product")
+SIMPLE = [name for name in PROBLEMS if name not in NOT_SIMPLE]
 
 
 @pytest.mark.slow

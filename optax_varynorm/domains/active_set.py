@@ -14,6 +14,7 @@ two faces are enough. On ill-conditioned matrices the method may go round in cir
 A face costs one Cholesky factor of :math:`E B E^\top`, gathered into the smallest of a few sizes.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -74,15 +75,8 @@ def solve(
         error = error / jnp.where(distance > 0, distance, 1)
         same = jnp.all((face.fixed == search.face.fixed) & (face.values == search.face.values))
         same &= jnp.all(face.normals == search.face.normals)
-        return Search(
-            multipliers,
-            moved,
-            levels,
-            error,
-            face,
-            search.tried + 1,
-            same | (wrong <= 8 * eps * distance),
-        )
+        settled = same | (wrong <= 8 * eps * distance)
+        return Search(multipliers, moved, levels, error, face, search.tried + 1, settled)
 
     def unsettled(search):
         return ~search.is_settled & (search.tried < MOST_FACES)
@@ -137,7 +131,7 @@ def on_plane(
 
         return divide
 
-    sizes = sorted({min(size, 8 * -(-int(size * part) // 8)) for part in FRACTIONS})
+    sizes = sorted({min(size, 8 * math.ceil(size * part / 8)) for part in FRACTIONS})
     smallest = jnp.sum(count > jnp.asarray(sizes[:-1], jnp.int32), dtype=jnp.int32)
     multipliers, levels, growth = jax.lax.switch(
         smallest, [with_rows(rows) for rows in sizes], face.fixed

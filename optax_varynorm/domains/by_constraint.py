@@ -45,6 +45,8 @@ def domain_of(
         flat, unravel = ravel_pytree(point)
         ours = constraint(point)
         start = _first(ours, flat) if multipliers is None else multipliers
+        if not flat.size:
+            return stay(point, start)
 
         @one_by_one
         def move_if_outside(norm_state, flat, start):
@@ -56,7 +58,11 @@ def domain_of(
                 residual = metric.to_primal(normal) if found.moved is None else found.moved
                 moved = flat - residual if found.point is None else found.point
                 return Projection(
-                    *map(unravel, (moved, residual, normal)), found.error, found.multipliers
+                    unravel(moved),
+                    unravel(residual),
+                    unravel(normal),
+                    found.error,
+                    found.multipliers,
                 )
 
             staying = stay(unravel(flat), start)
@@ -165,7 +171,7 @@ def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:
 
     At most the root of the condition number of the norm's matrix, as its pivots have it.
     """
-    if metric.is_diagonal:
+    if metric.is_diagonal and metric.inverse is not None:
         pivots = jnp.sqrt(jnp.broadcast_to(metric.inverse(), flat.shape))
     else:
         pivots = jnp.diagonal(jnp.linalg.cholesky(metric.dense(flat.size)))

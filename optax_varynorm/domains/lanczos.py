@@ -31,7 +31,7 @@ class Basis(NamedTuple):
     next_vector: the next one.
     diagonal: of ``T``, zero where unknown.
     beside: the entries beside the diagonal, the last of them to ``next_vector``.
-    count: how many vectors there are.
+    known: how many vectors there are.
     root: the solution of the secular equation in this basis.
     missed: the length of what it misses.
     """
@@ -40,7 +40,7 @@ class Basis(NamedTuple):
     next_vector: jax.Array
     diagonal: jax.Array
     beside: jax.Array
-    count: jax.Array
+    known: jax.Array
     root: secular.Root
     missed: jax.Array
 
@@ -68,7 +68,7 @@ def solve(
     enough = 10 * float(jnp.finfo(dtype).eps) * long
 
     def extend(_, basis: Basis) -> Basis:
-        here = places == basis.count
+        here = places == basis.known
         vectors = jnp.where(here[:, None], basis.next_vector[None, :], basis.vectors)
         product = times(basis.next_vector) / unit
         # Against all vectors: float32 would lose orthogonality otherwise. Twice is enough.
@@ -83,14 +83,14 @@ def solve(
             next_vector=jnp.where(is_new, product / jnp.where(is_new, beside, 1), 0),
             diagonal=jnp.where(here, jnp.vdot(shares, here.astype(dtype)), basis.diagonal),
             beside=jnp.where(here, jnp.where(is_new, beside, 0), basis.beside),
-            count=basis.count + 1,
+            known=basis.known + 1,
         )
 
     def extend_and_look(basis: Basis) -> Basis:
         basis = jax.lax.fori_loop(
-            0, jnp.minimum(PRODUCTS_AT_ONCE, capacity - basis.count), extend, basis
+            0, jnp.minimum(PRODUCTS_AT_ONCE, capacity - basis.known), extend, basis
         )
-        last = basis.count - 1
+        last = basis.known - 1
         inner = jnp.where(places < last, basis.beside, 0)
         system = _tridiagonal(unit, basis.diagonal, inner)
         corner = jnp.where(places == 0, long, 0)
@@ -99,7 +99,7 @@ def solve(
         return basis._replace(root=root, missed=missed)
 
     def unfinished(basis: Basis):
-        return (basis.missed > enough) & (basis.count < capacity)
+        return (basis.missed > enough) & (basis.known < capacity)
 
     nothing = jnp.zeros((capacity,), dtype)
     basis = jax.lax.while_loop(
@@ -110,7 +110,7 @@ def solve(
             next_vector=target / long,
             diagonal=nothing,
             beside=nothing,
-            count=jnp.zeros((), jnp.int32),
+            known=jnp.zeros((), jnp.int32),
             root=secular.Root(jnp.asarray(start, dtype), nothing),
             missed=jnp.asarray(jnp.inf, dtype),
         ),

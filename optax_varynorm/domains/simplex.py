@@ -120,7 +120,7 @@ def _simplex_faces(total: jax.Array) -> Faces:
 
 
 def _l1_faces(middle: jax.Array, radius: jax.Array) -> Faces:
-    r"""Entries with a given sum of :math:`|y_i - c_i|`: :math:`\Pi_i` shrinks by :math:`\tau\lambda`."""
+    r"""A bounded sum of :math:`|y_i - c_i|`: :math:`\Pi_i` moves towards the center."""
 
     def shrink(z, steps, levels):
         arrow = z - middle
