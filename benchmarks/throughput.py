@@ -87,32 +87,31 @@ def ours_sparse(optimizer, models, stream):
     count, dimension = stream.features.shape
     play_round, state = linear.sparse_rounds(optimizer, dimension)
 
-    def play(state, order, indices, values, labels):
-        def play_row(state, now):
-            return play_round(state, (indices[now], values[now], labels[now]))
+    def play(rows, order, shared, indices, values, labels):
+        def play_row(rows, now):
+            example = indices[now], values[now], labels[now]
+            state, loss = play_round(SparseLearnerState(rows, shared), example)
+            return state.rows, loss
 
-        return jax.lax.scan(play_row, state, order)
+        return jax.lax.scan(play_row, rows, order)
 
-    data = map(jnp.asarray, (*short_rows(stream.features), stream.labels))
+    data = state.shared, *map(jnp.asarray, (*short_rows(stream.features), stream.labels))
     if models == 1:
-        return continued(one_kernel(play), state, jnp.arange(count), *data)
-    axes = SparseLearnerState(rows=0, shared=None)
-    play_block = jax.vmap(play, in_axes=(axes, 0, None, None, None), out_axes=(axes, 0))
+        return continued(one_kernel(play), state.rows, jnp.arange(count), *data)
+    play_block = one_kernel(jax.vmap(play, in_axes=(0, 0, None, None, None, None)))
 
-    def play_all(state, orders, *data):
-        blocks = [
-            one_kernel(play_block)(SparseLearnerState(rows, state.shared), block, *data)
-            for rows, block in zip(state.rows, orders, strict=True)
+    def play_all(blocks, orders, *data):
+        played = [
+            play_block(rows, block, *data) for rows, block in zip(blocks, orders, strict=True)
         ]
-        states, losses = zip(*blocks, strict=True)
-        return state._replace(rows=[each.rows for each in states]), losses
+        return tuple(zip(*played, strict=True))
 
     orders = orders_of(models, count)
-    blocks = [
+    orders = [
         orders[first : first + MODELS_A_KERNEL] for first in range(0, models, MODELS_A_KERNEL)
     ]
-    rows = [jnp.repeat(state.rows[None], len(block), axis=0) for block in blocks]
-    return continued(play_all, state._replace(rows=rows), blocks, *data)
+    blocks = tuple(jnp.repeat(state.rows[None], len(block), axis=0) for block in orders)
+    return continued(play_all, blocks, orders, *data)
 
 
 def orders_of(models, count):
