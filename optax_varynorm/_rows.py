@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 
 from optax_varynorm._in_place import rarely
@@ -123,7 +124,7 @@ def _take_by_blocks(table, indices, first, count):
         (block,) = _slices(k, padded)
         rows = jax.vmap(lambda row: _row(table, row, first, count))(block)
         return jax.lax.dynamic_update_slice(
-            columns, rows.T, (0, k * ROWS_A_TRIP), allow_negative_indices=False
+            columns, rows.T, (np.int32(0), _start(k)), allow_negative_indices=False
         )
 
     nothing = jnp.zeros((count, len(padded)), table.dtype)
@@ -138,7 +139,10 @@ def _put_by_blocks(table, indices, first, columns):
         block, rows = _slices(k, padded, stacked)
         for j in range(ROWS_A_TRIP):
             table = jax.lax.dynamic_update_slice(
-                table, rows[:, j][None], (block[j], first), allow_negative_indices=False
+                table,
+                rows[:, j][None],
+                (block[j], block.dtype.type(first)),
+                allow_negative_indices=False,
             )
         return table
 
@@ -146,7 +150,8 @@ def _put_by_blocks(table, indices, first, columns):
 
 
 def _row(table, row, first, count):
-    return jax.lax.dynamic_slice(table, (row, first), (1, count), allow_negative_indices=False)[0]
+    start = row, row.dtype.type(first)
+    return jax.lax.dynamic_slice(table, start, (1, count), allow_negative_indices=False)[0]
 
 
 def _slices(k, *arrays):
@@ -154,12 +159,17 @@ def _slices(k, *arrays):
     return [
         jax.lax.dynamic_slice(
             array,
-            (*(0,) * (array.ndim - 1), k * ROWS_A_TRIP),
+            (*(np.int32(0),) * (array.ndim - 1), _start(k)),
             (*array.shape[:-1], ROWS_A_TRIP),
             allow_negative_indices=False,
         )
         for array in arrays
     ]
+
+
+def _start(k):
+    """In 32 bits, like the indices, also where 64 are usual."""
+    return (k * ROWS_A_TRIP).astype(np.int32)
 
 
 def _fill_up(numbers):
