@@ -13,11 +13,14 @@ pass to pass; programs take turns, and rates and ratios are medians over the tur
 * ours: a jitted scan over rows with the state donated; ``64*`` is 64 models at once by ``vmap``,
   each with an order of the rows of its own, and counts the examples of all. Learners that are one a
   coordinate look only at what is not zero (but with ``--dense``). Of them 8 models are a kernel,
-  and kernels share the processor's cores.
+  and as many kernels run at a time as there are cores, in threads: XLA runs those of one program
+  one after another. Vowpal Wabbit learns in one thread; ``--threads 1`` does so, too.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import os
 import pathlib
 import tempfile
 
@@ -62,6 +65,16 @@ def continued(run, carry, *data):
     return program
 
 
+def at_once(programs, threads):
+    """A program that runs several, as many at a time as there are threads."""
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+
+    def program():
+        return list(pool.map(lambda each: jax.block_until_ready(each()), programs))
+
+    return program
+
+
 def ours(optimizer, models, stream):
     """A pass of one model in the stored order, or of many in an order each."""
     count, dimension = stream.features.shape
@@ -82,37 +95,31 @@ def ours(optimizer, models, stream):
     return continued(jax.vmap(play, in_axes=(0, 0, None, None)), carries, orders, *data)
 
 
-def ours_sparse(optimizer, models, stream):
+def ours_sparse(optimizer, models, stream, threads):
     """The same, with rounds that look only at what is not zero."""
     count, dimension = stream.features.shape
     play_round, state = linear.sparse_rounds(optimizer, dimension)
 
-    def play(state, order, indices, values, labels):
-        def play_row(state, now):
-            return play_round(state, (indices[now], values[now], labels[now]))
+    def play(rows, order, shared, indices, values, labels):
+        def play_row(rows, now):
+            example = indices[now], values[now], labels[now]
+            state, loss = play_round(SparseLearnerState(rows, shared), example)
+            return state.rows, loss
 
-        return jax.lax.scan(play_row, state, order)
+        return jax.lax.scan(play_row, rows, order)
 
-    data = map(jnp.asarray, (*short_rows(stream.features), stream.labels))
+    data = state.shared, *map(jnp.asarray, (*short_rows(stream.features), stream.labels))
     if models == 1:
-        return continued(one_kernel(play), state, jnp.arange(count), *data)
-    axes = SparseLearnerState(rows=0, shared=None)
-    play_block = jax.vmap(play, in_axes=(axes, 0, None, None, None), out_axes=(axes, 0))
-
-    def play_all(state, orders, *data):
-        blocks = [
-            one_kernel(play_block)(SparseLearnerState(rows, state.shared), block, *data)
-            for rows, block in zip(state.rows, orders, strict=True)
-        ]
-        states, losses = zip(*blocks, strict=True)
-        return state._replace(rows=[each.rows for each in states]), losses
+        return continued(one_kernel(play), state.rows, jnp.arange(count), *data)
+    play_block = one_kernel(jax.vmap(play, in_axes=(0, 0, None, None, None, None)))
 
     orders = orders_of(models, count)
-    blocks = [
-        orders[first : first + MODELS_A_KERNEL] for first in range(0, models, MODELS_A_KERNEL)
-    ]
-    rows = [jnp.repeat(state.rows[None], len(block), axis=0) for block in blocks]
-    return continued(play_all, state._replace(rows=rows), blocks, *data)
+    blocks = []
+    for first in range(0, models, MODELS_A_KERNEL):
+        order = orders[first : first + MODELS_A_KERNEL]
+        rows = jnp.repeat(state.rows[None], len(order), axis=0)
+        blocks.append(continued(play_block, rows, order, *data))
+    return at_once(blocks, threads)
 
 
 def orders_of(models, count):
@@ -181,6 +188,7 @@ def main():
     parser.add_argument("--rows", type=int, help="learn only from the first rows")
     parser.add_argument("--learners", default=LEARNERS, help=f"default: {LEARNERS}")
     parser.add_argument("--dense", action="store_true", help="look at zeros, too")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for models at once")
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
     arguments = parser.parse_args()
@@ -201,12 +209,16 @@ def main():
             if hasattr(vn, name):
                 count, optimizer = int(models or 1), getattr(vn, name)()
                 is_dense = arguments.dense or coordinate_learner_of(optimizer, features) is None
-                program = (ours if is_dense else ours_sparse)(optimizer, count, stream)
+                if is_dense:
+                    program = ours(optimizer, count, stream)
+                else:
+                    program = ours_sparse(optimizer, count, stream, arguments.threads)
                 programs[text] = (program, count * rows)
             else:
                 print(f"Left out: vn.{name}, which does not exist.")
         records = show(interleave(programs, arguments.turns))
     settings = {"source": source, "rows": rows, "features": features, "turns": arguments.turns}
+    settings |= {"threads": arguments.threads}
     results.write(arguments.out / "throughput.json", {"settings": settings, "learners": records})
     print(f"\nwrote {arguments.out / 'throughput.json'}")
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
-def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -> Any:
+def rarely(condition: jax.Array | np.bool_, function: Callable, state: Any, *inputs: Any) -> Any:
     """``function(state, *inputs)`` if the condition holds, else the state as it is.
 
     A loop of one trip or none, where others write ``cond``: it updates the state in place, and
@@ -21,11 +22,13 @@ def rarely(condition: jax.Array, function: Callable, state: Any, *inputs: Any) -
     loop (``fori_loop``), and so in every round.
 
     Args:
-      condition: a boolean scalar.
+      condition: a boolean scalar; NumPy's, if it is known beforehand.
       function: from a state and inputs to a state.
       state: a tree of arrays.
       inputs: trees of arrays that the function reads only.
     """
+    if isinstance(condition, np.bool_) and not condition:
+        return state
 
     def trip(carry):
         is_due, state = carry

@@ -4,7 +4,10 @@ import functools
 from collections.abc import Callable
 
 import jax
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
+
+from optax_varynorm._reading import reads
 
 
 def one_kernel(function: Callable) -> Callable:
@@ -16,14 +19,29 @@ def one_kernel(function: Callable) -> Callable:
     there must be no product of matrices, no sort and no scatter, and nothing runs in parallel.
 
     Args:
-      function: of arrays.
+      function: of arrays. It must not hand any of them on as it is: a kernel has no place for that.
     """
 
     @functools.wraps(function)
     def call(*arguments):
         if jax.default_backend() != "cpu":
             return function(*arguments)
+        leaves, structure = jax.tree.flatten(arguments)
+        # Nor for one that it does not read.
+        is_read = reads(function, *arguments)
+
+        def inside(*read):
+            rest = iter(read)
+            filled = [
+                next(rest) if needed else np.zeros(leaf.shape, leaf.dtype)
+                for needed, leaf in zip(is_read, leaves, strict=True)
+            ]
+            # Or else calls in it, such as `jnp.where`, would be kept apart as well.
+            with set_xla_metadata(xla_cpu_small_call="false", inlineable="true"):
+                return function(*jax.tree.unflatten(structure, filled))
+
+        read = [leaf for needed, leaf in zip(is_read, leaves, strict=True) if needed]
         with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-            return jax.jit(function)(*arguments)
+            return jax.jit(inside)(*read)
 
     return call

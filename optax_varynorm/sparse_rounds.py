@@ -1,6 +1,7 @@
 """Rounds of a linear model that touch the features that are not zero, and no others."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from optax_varynorm._rows import one_long_vmap, put_rows, take_rows
+from optax_varynorm import _remembered
+from optax_varynorm._reading import reads
+from optax_varynorm._remembered import Use
+from optax_varynorm._rows import change_rarely, one_long_vmap, put_columns, take_columns
 from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 from optax_varynorm.two_calls import OnlineLearnerState, predict_then_update
 
@@ -34,7 +38,8 @@ class SparseLearner(NamedTuple):
 
 class SparseLearnerState(NamedTuple):
     """Attributes:
-    rows: one for each feature, and one for none: the bits of what changes in its learner's state.
+    rows: one for each feature, and one for none: the bits of what changes in its learner's state,
+      first what every round reads and writes.
     shared: what never changes, and is the same for all.
     """
 
@@ -45,7 +50,7 @@ class SparseLearnerState(NamedTuple):
 class Visit(NamedTuple):
     """Attributes:
     indices: which features.
-    learners: the states of their learners, after the prediction.
+    learners: the states of their learners, after the prediction; of tallies, what to add.
     """
 
     indices: jax.Array
@@ -117,16 +122,33 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
 
     def predict(state, indices, values):
         learner, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
+
+        def predict_one(columns, shared, value):
+            return learner.predict(layout.as_told(columns, shared), value)
+
         # Narrower integers could not count the rows of several models.
         indices = jnp.asarray(indices, jnp.int32)
-        learners = layout.from_rows(take_rows(state.rows, indices), state.shared)
-        weights, learners = one_long_vmap(learner.predict)(learners, values)
+        columns = take_columns(state.rows, indices, layout.width(Use.READ))
+        shared = [
+            jnp.broadcast_to(leaf, (len(indices), *leaf.shape))
+            for leaf, is_read in zip(state.shared, layout.shared_is_read, strict=True)
+            if is_read
+        ]
+        weights, learners = one_long_vmap(predict_one)(columns, shared, values)
         return weights, Visit(indices, learners)
 
     def update(state, visit, gradient):
         _, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
         learners = visit.learners._replace(pending_gradient=gradient)
-        return state._replace(rows=put_rows(state.rows, visit.indices, layout.to_rows(learners)))
+        columns, tallies = (layout.to_columns(learners, use) for use in (Use.READ, Use.TALLY))
+        rows = put_columns(state.rows, visit.indices, columns)
+        if tallies:
+            # Zero is zero bits, but for its sign.
+            is_due = functools.reduce(jnp.bitwise_or, tallies) != 0
+            rows = change_rarely(
+                rows, visit.indices, len(columns), is_due, layout.add_bits, *tallies
+            )
+        return state._replace(rows=rows)
 
     return SparseLearner(init, predict, update, pack, unpack)
 
@@ -137,54 +159,120 @@ class Layout(NamedTuple):
     Attributes:
       structure: of the state.
       leaves: shapes and dtypes of its leaves.
-      is_shared: which of them a prediction hands on as they are.
+      uses: what they are used for.
+      shared_is_read: whether anything depends on them in a round, of the shared ones.
     """
 
     structure: Any
     leaves: list[jax.ShapeDtypeStruct]
-    is_shared: list[bool]
+    uses: list[Use]
+    shared_is_read: list[bool]
+
+    def width(self, use: Use) -> int:
+        return sum(math.prod(leaf.shape) for leaf in self._of(use))
 
     def first_of_shared(self, learners) -> list[jax.Array]:
-        leaves = jax.tree.leaves(learners)
-        return [leaf[0] for leaf, same in zip(leaves, self.is_shared, strict=True) if same]
+        leaves = zip(jax.tree.leaves(learners), self.uses, strict=True)
+        return [leaf[0] for leaf, use in leaves if use == Use.SHARED]
+
+    def to_columns(self, learners, wanted: Use) -> list[jax.Array]:
+        """The bits of the leaves of one use, a column for each number of a learner."""
+        bits = _bits_of(learners.played_point.dtype)
+        columns = []
+        for leaf, use in zip(jax.tree.leaves(learners), self.uses, strict=True):
+            if use == wanted:
+                columns += [*_to_bits(leaf).astype(bits).reshape(len(leaf), -1).T]
+        return columns
 
     def to_rows(self, learners) -> jax.Array:
-        """The bits of all leaves that are not shared, one row a coordinate."""
-        leaves = zip(jax.tree.leaves(learners), self.is_shared, strict=True)
-        columns = [_to_bits(leaf) for leaf, is_shared in leaves if not is_shared]
-        bits = _bits_of(learners.played_point.dtype)
-        widest = max((column.dtype for column in columns), key=lambda dtype: dtype.itemsize)
-        if widest.itemsize > bits.itemsize:
+        """The bits of all leaves that change, one row a coordinate."""
+        widest = max(leaf.dtype.itemsize for leaf in self._of(Use.READ))
+        itemsize = learners.played_point.dtype.itemsize
+        if widest > itemsize:
             raise ValueError(
-                f"The optimizer's state has numbers of {8 * widest.itemsize} bits, wider than its "
-                f"weights of {8 * bits.itemsize}: call `init(size, jnp.float64)`."
+                f"The optimizer's state has numbers of {8 * widest} bits, wider than its "
+                f"weights of {8 * itemsize}: call `init(size, jnp.float64)`."
             )
-        flat = [column.astype(bits).reshape(len(column), -1) for column in columns]
-        return jnp.concatenate(flat, axis=1)
+        columns = (self.to_columns(learners, use) for use in (Use.READ, Use.TALLY))
+        return jnp.stack([*itertools.chain(*columns)], axis=1)
 
     def from_rows(self, rows, shared) -> OnlineLearnerState:
         """The inverse, with the shared leaves as often as there are rows."""
-        shared, leaves, first = iter(shared), [], 0
-        for leaf, is_shared in zip(self.leaves, self.is_shared, strict=True):
-            shape = (len(rows), *leaf.shape)
-            if is_shared:
-                leaves.append(jnp.broadcast_to(next(shared), shape))
+        read, tallies = jnp.split(rows, [self.width(Use.READ)], axis=1)
+        by_row = jax.vmap(self._from_numbers, in_axes=(0, 0, None))
+        return jax.vmap(_remembered.recompute)(by_row(read, tallies, shared))
+
+    def as_told(self, columns, shared) -> OnlineLearnerState:
+        """One learner's state, to play a round, from its columns and what is read of the shared."""
+        unread = (_remembered.told(leaf) for leaf in self._of(Use.SHARED))
+        shared = iter(shared)
+        filled = [
+            next(shared) if is_read else leaf
+            for is_read, leaf in zip(self.shared_is_read, unread, strict=True)
+        ]
+        return self._from_numbers(columns, None, filled)
+
+    def add_bits(self, columns, *tallies) -> list[jax.Array]:
+        """Columns of tallies, each the sum of two."""
+        dtypes = [leaf.dtype for leaf in self._of(Use.TALLY) for _ in range(math.prod(leaf.shape))]
+
+        def add(left, right, dtype):
+            total = _from_bits(left, dtype) + _from_bits(right, dtype)
+            return _to_bits(total).astype(left.dtype)
+
+        return [*map(add, columns, tallies, dtypes)]
+
+    def _of(self, wanted):
+        return [leaf for leaf, use in zip(self.leaves, self.uses, strict=True) if use == wanted]
+
+    def _from_numbers(self, read, tallies, shared):
+        """One learner's state; without tallies as it is told to a learner that plays a round."""
+        sources, leaves = {Use.READ: iter(read), Use.SHARED: iter(shared)}, []
+        if tallies is not None:
+            sources[Use.TALLY] = iter(tallies)
+        for leaf, use in zip(self.leaves, self.uses, strict=True):
+            source = sources.get(use)
+            if source is None:
+                leaves.append(_remembered.told(leaf))
+            elif use == Use.SHARED:
+                leaves.append(next(source))
             else:
-                width = math.prod(leaf.shape)
-                bits = rows[:, first : first + width].reshape(shape)
-                leaves.append(_from_bits(bits, leaf.dtype))
-                first += width
+                bits = jnp.stack([next(source) for _ in range(math.prod(leaf.shape))])
+                leaves.append(_from_bits(bits.reshape(leaf.shape), leaf.dtype))
         return jax.tree.unflatten(self.structure, leaves)
 
 
 def _layout(learner, dtype) -> Layout:
+    """By what a prediction does: it hands on what can be shared."""
     number = jax.ShapeDtypeStruct((), dtype)
-    leaves, structure = jax.tree.flatten(jax.eval_shape(learner.init, number))
-    jaxpr = jax.make_jaxpr(lambda state, value: learner.predict(state, value)[1])(
-        jax.tree.unflatten(structure, leaves), number
-    ).jaxpr
-    received, handed_on = jaxpr.invars[: len(leaves)], jaxpr.outvars
-    return Layout(structure, leaves, [a is b for a, b in zip(received, handed_on, strict=True)])
+    start = jax.eval_shape(learner.init, number)
+    leaves, structure = jax.tree.flatten(start)
+    uses = jax.tree.leaves(_remembered.uses(start))
+    is_told = [use in (Use.TALLY, Use.SETTLED) for use in uses]
+
+    def predict(leaves, value):
+        told = [
+            _remembered.told(leaf) if known else leaf
+            for leaf, known in zip(leaves, is_told, strict=True)
+        ]
+        return learner.predict(jax.tree.unflatten(structure, told), value)[1]
+
+    jaxpr = jax.make_jaxpr(predict)(leaves, number).jaxpr
+    for k, (received, handed_on) in enumerate(zip(jaxpr.invars, jaxpr.outvars, strict=False)):
+        if received is handed_on:
+            uses[k] = Use.SHARED
+    # Of the features, most learners that are told them need to know the next ones only.
+    place = OnlineLearnerState._fields.index("played_features")
+    if not reads(predict, leaves, number)[place]:
+        uses[place] = Use.SETTLED
+
+    def all_but_shared(leaves, value):
+        outputs = zip(jax.tree.leaves(predict(leaves, value)), uses, strict=True)
+        return [leaf for leaf, use in outputs if use != Use.SHARED]
+
+    is_read = zip(reads(all_but_shared, leaves, number), uses, strict=False)
+    shared_is_read = [read for read, use in is_read if use == Use.SHARED]
+    return Layout(structure, leaves, uses, shared_is_read)
 
 
 def _bits_of(dtype):

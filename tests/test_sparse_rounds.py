@@ -11,7 +11,7 @@ import pytest
 
 import optax_varynorm as vn
 from optax_varynorm._one_kernel import one_kernel
-from optax_varynorm._rows import put_rows, take_rows
+from optax_varynorm._rows import put_columns, take_columns
 
 SIZE, LENGTH = 12, 5
 OPTIMIZERS = {
@@ -284,19 +284,25 @@ def test_one_kernel_changes_nothing_but_the_number_of_kernels():
     assert " while(" not in entry
 
 
-def test_rows_are_taken_and_put_in_batches_of_batches():
+@pytest.mark.parametrize("length", [5, 8])
+def test_columns_are_taken_and_put_in_batches_of_batches(length):
+    """Of rows that are a multiple of those of a trip, or not; the last column stays as it is."""
     rng = np.random.default_rng(0)
-    tables = rng.integers(100, size=(2, 3, 7, 4)).astype(np.int32)
-    indices = np.stack([rng.choice(7, 5, replace=False) for _ in range(3)]).astype(np.int32)
-    rows = rng.integers(100, size=(2, 3, 5, 4)).astype(np.int32)
-    take = jax.vmap(jax.vmap(take_rows), in_axes=(0, None))
-    put = jax.vmap(jax.vmap(put_rows), in_axes=(0, None, 0))
-    expected_rows = np.stack([[tables[a, b][indices[b]] for b in range(3)] for a in range(2)])
-    np.testing.assert_array_equal(take(tables, indices), expected_rows)
-    result = put(tables, indices, rows)
+    tables = rng.integers(100, size=(2, 3, 9, 4)).astype(np.int32)
+    indices = np.stack([rng.choice(9, length, replace=False) for _ in range(3)]).astype(np.int32)
+    columns = rng.integers(100, size=(3, 2, 3, length)).astype(np.int32)
+
+    def put(table, indices, columns):
+        return put_columns(table, indices, [*columns])
+
+    take = jax.vmap(jax.vmap(lambda *x: jnp.stack(take_columns(*x, 3))), in_axes=(0, None))
+    taken = take(tables, indices)
+    put_in_each = jax.vmap(jax.vmap(put, in_axes=(0, 0, 1)), in_axes=(0, None, 1))
+    result = put_in_each(tables, indices, columns)
     for a in range(2):
         for b in range(3):
-            tables[a, b][indices[b]] = rows[a, b]
+            np.testing.assert_array_equal(taken[a, b], tables[a, b][indices[b], :3].T)
+            tables[a, b][indices[b], :3] = columns[:, a, b].T
     np.testing.assert_array_equal(result, tables)
 
 

@@ -76,16 +76,19 @@ def bettor(
             + count(lambda log: log > limit, log_wealth),
         )
         state = choose_fraction(settled, coin)
-        step = jax.tree.map(
-            lambda origin, v, log, w: origin + v * jnp.exp(log) - w,
-            state.bet_origin,
-            state.bet_fraction,
-            state.log_wealth,
-            params,
-        )
-        return step, state
+        return optax.tree.sub(bet(state), params), state
 
     return _precision.in_working_precision(name, init, update)
+
+
+def bet(state: Any) -> optax.Params:
+    """Where a bettor is, by the fraction of its wealth that is at stake."""
+    return jax.tree.map(
+        lambda origin, v, log: origin + v * jnp.exp(log),
+        state.bet_origin,
+        state.bet_fraction,
+        state.log_wealth,
+    )
 
 
 def cut_coin(gradient: jax.Array) -> jax.Array:

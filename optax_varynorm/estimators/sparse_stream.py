@@ -120,8 +120,9 @@ def _play_chunk(task, numbers, packed, rows: ShortRows, targets, weights, count)
     predict = jax.vmap(learner.predict, in_axes=(AXES, None, None))
     update = jax.vmap(learner.update, in_axes=(AXES, 0, 0), out_axes=AXES)
 
-    def play_row(index, carry):
-        packed, all_scores, all_losses = carry
+    def play_row(index, carry, shared):
+        table, all_scores, all_losses = carry
+        packed = SparseLearnerState(table, shared)
         row = rows.values[index]
         weighted_row = weights[index] * row
         points, visit = predict(packed, rows.indices[index], weighted_row)
@@ -129,17 +130,20 @@ def _play_chunk(task, numbers, packed, rows: ShortRows, targets, weights, count)
         loss, slopes = jax.value_and_grad(task.loss)(scores, targets[index], numbers.loss_parameter)
         packed = update(packed, visit, slopes[:, None] * weighted_row[None])
         put = functools.partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
-        return packed, put(all_scores, scores), put(all_losses, loss)
+        return packed.rows, put(all_scores, scores), put(all_losses, loss)
 
     def play_rows(packed):
         none_yet = jnp.zeros((len(targets), len(packed.rows)), rows.values.dtype)
-        return jax.lax.fori_loop(0, count, play_row, (packed, none_yet, none_yet[:, 0]))
+        carry = packed.rows, none_yet, none_yet[:, 0]
+        play = functools.partial(play_row, shared=packed.shared)
+        return jax.lax.fori_loop(0, count, play, carry)
 
     rows, targets, weights = jax.tree.map(jnp.asarray, (rows, targets, weights))
     is_small = len(packed.rows) * rows.values.shape[1] <= MOST_NUMBERS_IN_ONE_KERNEL
     if is_small:
         play_rows = one_kernel(play_rows)
-    return play_rows(packed)
+    table, scores, losses = play_rows(packed)
+    return packed._replace(rows=table), scores, losses
 
 
 def _learner(task, numbers):
