@@ -15,10 +15,14 @@ import numpy as np
 LONGEST = 2**14
 
 
+def are_all_short(tree: Any) -> bool:
+    """Whether no leaf is long."""
+    return all(jnp.size(leaf) <= LONGEST for leaf in jax.tree.leaves(tree))
+
+
 def are_short(tree: Any) -> bool:
     """Whether there are several leaves, and none is long."""
-    sizes = [*map(jnp.size, jax.tree.leaves(tree))]
-    return len(sizes) > 1 and max(sizes) <= LONGEST
+    return len(jax.tree.leaves(tree)) > 1 and are_all_short(tree)
 
 
 def join(tree: Any) -> jax.Array:

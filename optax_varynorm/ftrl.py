@@ -53,18 +53,29 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del extra_args
-        geometry = require_geometry("ftrl_step", geometry)
-        gradient_sum = optax.tree.add(state.gradient_sum, updates)
-        squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm(updates)
+        factor, leader, state = follow_leader(updates, state, geometry)
+        return optax.tree.sub(optax.tree.scale(factor, leader), params), state
 
-        leader = geometry.leader(updates, gradient_sum)
-        squared_length = geometry.squared_length_of_leader(gradient_sum, leader)
-        vertex = jnp.sqrt(jnp.asarray(geometry.norm.strong_convexity, squared_sum.dtype) / 2)
-        step = jnp.minimum(
-            vertex / jnp.sqrt(1 + squared_sum),
-            jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),
-        )
-        point = optax.tree.scale(-step, leader)
-        return optax.tree.sub(point, params), FTRLState(gradient_sum, squared_sum)
+    return FollowTheLeader(*_precision.in_working_precision("ftrl_step", init, update))
 
-    return _precision.in_working_precision("ftrl_step", init, update)
+
+class FollowTheLeader(optax.GradientTransformationExtraArgs):
+    """The type of ``ftrl_step()``, by which a layer around it knows where its points come from."""
+
+
+def follow_leader(
+    updates, state: FTRLState, geometry: Geometry | None
+) -> tuple[jax.Array, optax.Params, FTRLState]:
+    """The next point of ``ftrl_step`` as a number and what it multiplies, and the next state."""
+    geometry = require_geometry("ftrl_step", geometry)
+    gradient_sum = optax.tree.add(state.gradient_sum, updates)
+    squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm(updates)
+
+    leader = geometry.leader(updates, gradient_sum)
+    squared_length = geometry.squared_length_of_leader(gradient_sum, leader)
+    vertex = jnp.sqrt(jnp.asarray(geometry.norm.strong_convexity, squared_sum.dtype) / 2)
+    step = jnp.minimum(
+        vertex / jnp.sqrt(1 + squared_sum),
+        jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),
+    )
+    return -step, leader, FTRLState(gradient_sum, squared_sum)

@@ -69,9 +69,10 @@ class VaryingNorm(NamedTuple):
         and the features; ``None`` for norms of gradients alone. The features of round ``t`` are
         announced before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features that were announced before, change nothing.
-      squared_dual_norm: :math:`\|g\|_{t,\star}^2` of any array, finite or not, for norms
-        of O(d), whose rounds last as long as the arrays they write. What is not known does not
-        count. Others leave it out.
+      inverse_weights: :math:`A^{-1}` of a quadratic norm with a diagonal matrix, from a state and a
+        dtype: one number, or a tree like the parameters, zero where nothing is known. Rounds of
+        O(d) last as long as the arrays they read and write, and this tells how to read them once.
+        Others leave it out.
       has_proof: whether ``strong_convexity`` is proved. Without it no regret bound is given out.
     """
 
@@ -86,7 +87,7 @@ class VaryingNorm(NamedTuple):
     known_part: Callable[[NormState, optax.Updates], optax.Updates] | None = None
     knows_all: Callable[[NormState], jax.Array] | None = None
     observe_features: Callable[[NormState, optax.Params], NormState] | None = None
-    squared_dual_norm: Callable[[NormState, optax.Updates], jax.Array] | None = None
+    inverse_weights: Callable[[NormState, Any], Any] | None = None
     has_proof: bool = True
 
     @property
@@ -100,14 +101,13 @@ class Measured(NamedTuple):
     Attributes:
       gradient: the gradient.
       squared_dual_norm: in the norm before.
-      pair: the inner product with a point that is zero where the norm is, without the gradient's
-        array; ``None`` where there is nothing to save.
+      product_with_leader: with the leader before, in the norm before; ``None`` if nobody knows it.
       trace: the trace in which this holds.
     """
 
     gradient: optax.Updates
     squared_dual_norm: jax.Array
-    pair: Callable[[optax.Params], jax.Array] | None
+    product_with_leader: jax.Array | None
     trace: Any
 
 
@@ -133,23 +133,27 @@ class Geometry(NamedTuple):
             return measured.squared_dual_norm
         return dual_norm(self.norm, self.before, gradient) ** 2
 
-    def pair(self, gradient: optax.Updates, point: optax.Params) -> jax.Array:
-        """The inner product of the gradient that a layer received with a leader of such."""
+    def product_with_leader(self, gradient: optax.Updates, gradient_sum: optax.Updates):
+        """Of the gradient that a layer received and the leader before, in the norm before."""
         measured = self._as_measured(gradient)
-        if measured is not None and measured.pair is not None:
-            return measured.pair(point)
-        return _precision.inner(gradient, point)
+        if measured is not None and measured.product_with_leader is not None:
+            return measured.product_with_leader
+        leader = self._leader_in(self.before, gradient, gradient_sum)
+        return _precision.inner(gradient, leader)
 
     def leader(self, gradient: optax.Updates, gradient_sum: optax.Updates) -> optax.Params:
         """``to_primal`` in the norm after, of the sum of the gradients that a layer received."""
+        return self._leader_in(self.after, gradient, gradient_sum)
+
+    def _leader_in(self, state, gradient, gradient_sum):
         if self.norm.leader is not None and self._as_measured(gradient) is not None:
-            return ravel_pytree(gradient)[1](self.norm.leader(self.after))
-        return self.norm.to_primal(self.after, gradient_sum)
+            return ravel_pytree(gradient)[1](self.norm.leader(state))
+        return self.norm.to_primal(state, gradient_sum)
 
     def squared_length_of_leader(self, gradient_sum: optax.Updates, leader: optax.Params):
         r""":math:`\|\theta_t\|_{t,\star}^2`, which is the leader's squared length as well."""
-        if self.norm.squared_dual_norm is not None:
-            return self.norm.squared_dual_norm(self.after, gradient_sum)
+        if self.norm.inverse_weights is not None:
+            return _square_by_weights(self.norm, self.after, gradient_sum)
         return jnp.maximum(_precision.inner(gradient_sum, leader), 0)
 
     def _as_measured(self, gradient: optax.Updates) -> Measured | None:
@@ -163,6 +167,34 @@ class Geometry(NamedTuple):
         ours, theirs = jax.tree.leaves(self.measured.gradient), jax.tree.leaves(gradient)
         same = len(ours) == len(theirs) and all(map(operator.is_, ours, theirs))
         return self.measured if same else None
+
+
+def sums_with_gradient(norm, state, gradient, gradient_sum) -> tuple[jax.Array, ...]:
+    r"""Of a norm with ``inverse_weights``, of any arrays, finite or not, at one read of them.
+
+    Returns:
+      :math:`\langle g, g\rangle`, :math:`\|g\|_{t,\star}^2` and
+      :math:`\langle g, A_t^{-1} \theta\rangle`. What is not known does not count.
+    """
+    weights = norm.inverse_weights(state, _precision.working_dtype(gradient))
+    if _is_number(weights):
+        square, product = _precision.sums(lambda g, s: (g * g, g * s), gradient, gradient_sum)
+        return square, weights * square, weights * product
+    return _precision.sums(
+        lambda g, r, s: (g * g, g * r * g, g * r * s), gradient, weights, gradient_sum
+    )
+
+
+def _square_by_weights(norm, state, gradient) -> jax.Array:
+    weights = norm.inverse_weights(state, _precision.working_dtype(gradient))
+    if _is_number(weights):
+        return weights * _precision.inner(gradient, gradient)
+    (square,) = _precision.sums(lambda g, r: (g * r * g,), gradient, weights)
+    return square
+
+
+def _is_number(weights) -> bool:
+    return isinstance(weights, jax.Array) and weights.ndim == 0
 
 
 def primal_norm(norm: VaryingNorm, state: NormState, point: optax.Params) -> jax.Array:
@@ -184,8 +216,8 @@ def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> j
     >>> round(float(dual_norm(norm, norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))), 3)
     3.536
     """
-    if norm.squared_dual_norm is not None:
-        return _precision.root(norm.squared_dual_norm(state, gradient))
+    if norm.inverse_weights is not None:
+        return _precision.root(_square_by_weights(norm, state, gradient))
     return _precision.root(_precision.inner(gradient, norm.to_primal(state, gradient)))
 
 

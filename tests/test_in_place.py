@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import optax_varynorm as vn
+from optax_varynorm import _precision
 from optax_varynorm._in_place import after, rarely, rarely_for_all
 
 # As large as in the benchmark: how XLA adds up small vectors is another matter.
@@ -44,14 +45,57 @@ def written(body, shape, kind):
 
 @pytest.mark.parametrize(
     ("optimizer", "most"),
-    [(vn.fixed_norm(lipschitz=1.0), 4), (vn.diagonal(lipschitz=1.0), 6)],
+    [(vn.fixed_norm(lipschitz=1.0), 3), (vn.diagonal(lipschitz=1.0), 4)],
     ids=["fixed_norm", "diagonal"],
 )
 def test_a_round_writes_few_vectors(optimizer, most):
-    """The gradient, the sum, the direction, the parameters; the weights and the leader."""
+    """The gradient, the sum, the parameters; and the weights."""
     body, _ = compiled_round(optimizer, SIZE)
     assert not written(body, SIZE, "copy")
     assert len(written(body, SIZE, "fusion")) <= most
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "loops"),
+    [(vn.fixed_norm(lipschitz=1.0), 1), (vn.diagonal(lipschitz=1.0), 2)],
+    ids=["fixed_norm", "diagonal"],
+)
+def test_all_sums_with_the_gradient_share_one_loop(optimizer, loops):
+    """The diagonal's other one is the leader's length."""
+    _, bodies = compiled_round(optimizer, SIZE)
+    columns = SIZE // (_precision.ROWS * _precision.COLUMNS) * _precision.COLUMNS
+    root = re.compile(rf"ROOT \S+ = \(f32\[{columns}\].* reduce\(")
+    assert sum(map(bool, map(root.search, bodies))) == loops
+
+
+@pytest.mark.parametrize("size", [0, 1, 300, _precision.FEW + 1, 100_003])
+def test_sums_at_one_read_are_sums(size):
+    rng = np.random.default_rng(size)
+    left, right = ({"a": x[: size // 3], "b": x[size // 3 :]} for x in rng.normal(size=(2, size)))
+    exact = [sum(np.sum(x) for x in (left["a"], left["b"]))]
+    exact += [sum(np.vdot(left[name], right[name]) for name in left)]
+    with jax.enable_x64(True):
+        trees = jax.tree.map(jnp.asarray, (left, right))
+        both = _precision.sums(lambda x, y: (x, x * y), *trees)
+        (alone,) = _precision.sums(lambda x, y: (x * y,), *trees)
+    np.testing.assert_allclose(both, exact, atol=1e-9)
+    np.testing.assert_allclose(alone, exact[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [vn.fixed_norm, vn.diagonal, vn.full_matrix])
+def test_a_direction_that_the_norm_knows_is_not_kept(make):
+    """On a domain the learner follows surrogates, of which the norm knows nothing."""
+    params = jnp.zeros(5)
+    kept = [
+        sum(
+            map(
+                jnp.size,
+                jax.tree.leaves(optax.tree.get(make(domain=domain).init(params), "direction")),
+            )
+        )
+        for domain in (None, vn.l2_ball(1.0))
+    ]
+    assert kept == [1, 5]
 
 
 def test_a_matrix_is_never_copied():

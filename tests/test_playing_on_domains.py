@@ -1,6 +1,5 @@
 """Algorithm 2 on convex domains: the reference's points, regret, experts, transformations."""
 
-import contextlib
 import functools
 
 import cvxpy as cp
@@ -11,6 +10,8 @@ import optax
 import pytest
 
 import optax_varynorm as vn
+from optax_varynorm.domains import active_set
+from optax_varynorm.domains.metric import metric_of, stiffness
 from tests import projecting, reference
 from tests.playing import play, play_points, stream
 
@@ -234,25 +235,24 @@ def test_domains_without_a_common_point_report_it():
     assert float(projection.error) > 0.05
 
 
-def test_multipliers_of_the_last_round_end_the_search_at_once(monkeypatch, x64):
-    """From there no step of the solver's loop is needed; from nothing, some are."""
-    steps = []
-    loop = jax.lax.while_loop
-
-    def counted(condition, body, first):
-        last = loop(condition, body, first)
-        with contextlib.suppress(AttributeError):
-            jax.debug.callback(lambda count: steps.append(int(count)), last.steps)
-        return last
-
-    monkeypatch.setattr(jax.lax, "while_loop", counted)
+def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
+    """From there one face is tried; from nothing, several are."""
     domain, norm = vn.box(-0.3, 0.4), projecting.matrix_norm
     rng = np.random.default_rng(0)
     inverse = jnp.asarray(np.linalg.inv(projecting.matrix("badly_scaled", 12, rng)))
     point = jnp.asarray(rng.normal(size=12))
-    project = jax.jit(functools.partial(domain.project, norm))
-    cold = project(inverse, point, domain.first_multipliers(point))
-    project(inverse, 1.001 * point, cold.multipliers)
-    jax.effects_barrier()
-    assert steps[0] > 0
-    assert steps[1] == 0
+
+    @jax.jit
+    def search(point, start):
+        metric = metric_of(norm, inverse, point, lambda flat: flat)
+        constraint = domain.constraint(point)
+        return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)
+
+    cold = search(point, domain.first_multipliers(point))
+    warm = search(1.001 * point, cold.multipliers)
+    assert bool(cold.is_settled)
+    assert int(cold.tried) > 1
+    assert bool(warm.is_settled)
+    assert int(warm.tried) == 1
+    found = domain.project(norm, inverse, 1.001 * point, cold.multipliers)
+    np.testing.assert_array_equal(found.multipliers, warm.multipliers)

@@ -195,7 +195,7 @@ def test_wealth_is_epsilon_minus_the_losses_of_the_scale(norm, gradients):
     with jax.enable_x64(True):
         game = play(algorithm(norm), jnp.asarray(gradients), jnp.zeros(DIMENSION))
         learner = game.states.learner_state
-        losses = np.sum(gradients * learner.direction[:-1], axis=1) * learner.scale[:-1]
+        losses = np.sum(gradients * game.points[:-1], axis=1)
         wealth = np.exp(learner.scale_state.log_wealth)
         identity = EPSILON - np.concatenate([[0.0], np.cumsum(losses)])
         np.testing.assert_allclose(wealth, identity, rtol=1e-9, atol=1e-9 * np.max(wealth))

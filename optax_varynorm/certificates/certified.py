@@ -1,6 +1,7 @@
 """Learners that know a bound of their own regret."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import optax
@@ -12,36 +13,52 @@ RegretBound = Callable[..., jax.Array]
 CoordinateLearner = Callable[[int], optax.GradientTransformation | None]
 
 
+class Follower(NamedTuple):
+    """What a learner needs that always plays a multiple of a leader which its norm knows.
+
+    Attributes:
+      init: from the parameters to a state without the point, which can be found again.
+      gradient_sum: from a state to the sum of the gradients that the leader follows.
+    """
+
+    init: Callable[[optax.Params], optax.OptState]
+    gradient_sum: Callable[[optax.OptState], optax.Updates]
+
+
 class NoRegretBoundError(ValueError):
     """Nobody has proven a bound of the regret of a learner."""
 
 
 class CertifiedTransformation(optax.GradientTransformationExtraArgs):
-    """An Optax transformation with two more attributes.
+    """An Optax transformation with three more attributes.
 
     Layers build ``regret_bound`` from the bounds of what they wrap, so that ``track_regret`` can
     certify any composition of them by the norms and the wealth in its state. By
-    ``coordinate_learner`` one that consists of a learner a coordinate says so.
+    ``coordinate_learner`` one that consists of a learner a coordinate says so, and by ``follower``
+    one that need not keep its point beside the norm's state.
     """
 
     regret_bound: RegretBound
     coordinate_learner: CoordinateLearner
+    follower: Follower | None
 
     def __new__(
         cls,
         transformation: optax.GradientTransformation,
         regret_bound: RegretBound,
         coordinate_learner: CoordinateLearner = lambda size: None,
+        follower: Follower | None = None,
     ):
         self = super().__new__(cls, transformation.init, transformation.update)
         self.regret_bound = regret_bound
         self.coordinate_learner = coordinate_learner
+        self.follower = follower
         return self
 
     def __getnewargs__(self):
         """What ``copy`` makes another one from: that of a NamedTuple lacks the attributes."""
         transformation = optax.GradientTransformationExtraArgs(self.init, self.update)
-        return transformation, self.regret_bound, self.coordinate_learner
+        return transformation, self.regret_bound, self.coordinate_learner, self.follower
 
 
 def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:

@@ -106,7 +106,7 @@ def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransfo
         step, learner_state = learner.update(
             updates, state.tracked_learner_state, params, **extra_args
         )
-        usable = _precision.is_usable(updates)
+        usable = _precision.is_usable(_precision.inner(updates, updates))
         gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
         loss = _precision.inner(gradient, optax.tree.sub(params, state.tracked_origin))
         return step, TrackRegretState(

@@ -158,7 +158,8 @@ def find(
         found = jax.lax.cond(is_settled, lambda found: found, find_safely_then_face, found)
     if ours.rows is None:
         return found
-    return found._replace(point=None, moved=None)
+    # Three products with matrices, K and the inverse and K again, each with its rounding.
+    return found._replace(point=None, moved=None, error=3 * found.error)
 
 
 def _ratio(number: jax.Array, vector: jax.Array) -> jax.Array:

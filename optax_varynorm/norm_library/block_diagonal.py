@@ -135,6 +135,6 @@ def block_diagonal_norm(
         leader=norm.leader and leader,
         known_part=norm.known_part and map_blocks(norm.known_part),
         knows_all=norm.knows_all and knows_all,
-        squared_dual_norm=None,
+        inverse_weights=None,
         observe_features=norm.observe_features and observe(norm.observe_features),
     )

@@ -69,7 +69,7 @@ def _from_known_length(lipschitz) -> VaryingNorm:
         return DiagonalState(square, _fill(params, 1 / (2 * square)), jnp.ones((), bool))
 
     def observe_gradient(state, gradient):
-        inverse = jax.tree.map(lambda r, g: 1 / (1 / r + g**2), state.inverse, gradient)
+        inverse = jax.tree.map(lambda r, g: r / (1 + r * g**2), state.inverse, gradient)
         return state._replace(inverse=inverse)
 
     return _norm(init, observe_gradient)
@@ -155,9 +155,6 @@ def _norm(init, observe_gradient, known_part=None) -> VaryingNorm:
     def to_primal(state, gradient):
         return jax.tree.map(jnp.multiply, gradient, state.inverse)
 
-    def squared_dual_norm(state, gradient):
-        return _precision.inner(gradient, to_primal(state, gradient))
-
     def eigenbasis(state):
         return Eigenbasis(ravel_pytree(weights(state))[0], None)
 
@@ -169,7 +166,7 @@ def _norm(init, observe_gradient, known_part=None) -> VaryingNorm:
         eigenbasis=eigenbasis,
         known_part=known_part,
         knows_all=None if known_part is None else lambda state: state.knows_all,
-        squared_dual_norm=squared_dual_norm,
+        inverse_weights=lambda state, dtype: state.inverse,
     )
 
 

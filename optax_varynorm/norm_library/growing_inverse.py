@@ -31,6 +31,10 @@ from optax_varynorm._in_place import after, rarely_for_all
 # products with the buffer to stay cheap beside the one with the matrix.
 MOST_PENDING_TERMS = 64
 
+# Up to this dimension a flush subtracts the terms one by one in one loop over the matrix. XLA's CPU
+# backend takes several times as long for a batch of small products, which `vmap` makes of them.
+LARGEST_UNROLLED = 128
+
 # A coordinate starts afresh when the square of a vector's entry exceeds its weight in the matrix by
 # this factor. Large enough to be rare, small enough for float32 to resolve what lies between.
 OUTGROWN = 2.0**20
@@ -192,9 +196,17 @@ def _is_full(inverse: GrowingInverse) -> jax.Array:
     return inverse.pending_count == inverse.pending_terms.shape[0]
 
 
+def _subtract_terms(matrix: jax.Array, terms: jax.Array) -> jax.Array:
+    """``matrix - terms.T @ terms``."""
+    if terms.shape[1] > LARGEST_UNROLLED:
+        return matrix - _product(terms.T, terms)
+    for term in terms:
+        matrix = matrix - term[:, None] * term[None, :]
+    return matrix
+
+
 def _flush(inverse: GrowingInverse) -> GrowingInverse:
-    waiting = _product(inverse.pending_terms.T, inverse.pending_terms)
-    change = inverse.rounding - waiting
+    change = _subtract_terms(inverse.rounding, inverse.pending_terms)
     rounding = change - ((inverse.matrix + change) - inverse.matrix)
     # What is new is written over what it was computed from.
     never = jnp.any(jnp.isnan(rounding[:1, :1]))

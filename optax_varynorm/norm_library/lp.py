@@ -82,10 +82,9 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         power = jnp.asarray(p, dtype)
         return norm_gradient(gradient, power / (power - 1), 1 / length(state, dtype) ** 2)
 
-    def squared_dual_norm(state, gradient):
-        square = _precision.inner(gradient, gradient)
-        square = square / length(state, square.dtype) ** 2
-        return square if lipschitz is not None else jnp.where(state > 0, square, 0)
+    def inverse_weights(state, dtype):
+        weight = 1 / length(state, dtype) ** 2
+        return weight if lipschitz is not None else jnp.where(state > 0, weight, 0)
 
     def eigenbasis(state):
         return Eigenbasis(length(state, jnp.result_type(float)) ** 2, None)
@@ -100,7 +99,7 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         to_primal=to_primal,
         strong_convexity=1.0 if euclidean else p - 1,
         eigenbasis=eigenbasis if euclidean else None,
-        squared_dual_norm=squared_dual_norm if euclidean else None,
+        inverse_weights=inverse_weights if euclidean else None,
         known_part=known_part if lipschitz is None else None,
         knows_all=(lambda state: state > 0) if lipschitz is None else None,
     )

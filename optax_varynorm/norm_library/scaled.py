@@ -37,13 +37,13 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
         return scale(norm.to_primal(state, gradient), -2)
 
     scaled = norm._replace(to_dual=to_dual, to_primal=to_primal)
-    if norm.squared_dual_norm is not None:
-        square_of = norm.squared_dual_norm
+    if norm.inverse_weights is not None:
+        inverse_weights_of = norm.inverse_weights
 
-        def squared_dual_norm(state, gradient) -> jax.Array:
-            return scale(square_of(state, gradient), -2)
+        def inverse_weights(state, dtype):
+            return scale(inverse_weights_of(state, dtype), -2)
 
-        scaled = scaled._replace(squared_dual_norm=squared_dual_norm)
+        scaled = scaled._replace(inverse_weights=inverse_weights)
     if norm.eigenbasis is not None:
         basis_of = norm.eigenbasis
 

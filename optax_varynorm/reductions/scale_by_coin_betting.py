@@ -10,23 +10,36 @@ import optax
 from optax_varynorm import _precision
 from optax_varynorm._in_place import after
 from optax_varynorm.certificates.bettor_bound import bettor_bound
-from optax_varynorm.certificates.certified import CertifiedTransformation, NoRegretBoundError
+from optax_varynorm.certificates.certified import (
+    CertifiedTransformation,
+    Follower,
+    NoRegretBoundError,
+)
 from optax_varynorm.coin_betting import coin_betting
-from optax_varynorm.ftrl import FTRLState
+from optax_varynorm.ftrl import FollowTheLeader, FTRLState, follow_leader
 from optax_varynorm.norms import primal_norm
+
+
+class LeaderFactor(NamedTuple):
+    """Attributes:
+    leader_factor: the direction, divided by the leader.
+    """
+
+    leader_factor: jax.Array
 
 
 class ScaleByCoinBettingState(NamedTuple):
     """Attributes:
     origin: ``w_1``, where the parameters started.
-    direction: ``x_t``, what the direction learner plays, around zero.
+    direction: ``x_t``, what the direction learner plays, around zero; or the number that makes it
+      of the norm's leader, where the norm can tell its leader at no cost.
     scale: ``y_t``, what the scale learner plays.
     direction_state: state of the direction learner.
     scale_state: state of the scale learner.
     """
 
     origin: optax.Params
-    direction: optax.Params
+    direction: optax.Params | LeaderFactor
     scale: jax.Array
     direction_state: optax.OptState
     scale_state: optax.OptState
@@ -71,22 +84,36 @@ def scale_by_coin_betting(
             scale_state=scale_learner.init(scale),
         )
 
+    def init_follower(params):
+        return init(params)._replace(
+            direction=LeaderFactor(jnp.zeros((), _precision.working_dtype(params)))
+        )
+
     def play_direction(updates, state, geometry, extra_args):
-        """The coin, the next direction and the state of its learner."""
-        learn = functools.partial(direction_learner.update, geometry=geometry, **extra_args)
-        if geometry is not None and isinstance(state.direction_state, FTRLState):
-            coin = geometry.pair(updates, state.direction)
-            # A leader is followed from anywhere alike: from zero, the step is the point.
-            zeros = optax.tree.zeros_like(state.direction)
-            direction, direction_state = learn(updates, state.direction_state, zeros)
+        """The coin, the next direction as a tree and as kept, and the state of its learner."""
+        if isinstance(direction_learner, FollowTheLeader):
+            # A leader is followed from anywhere alike: there is no need for a step.
+            factor, leader, direction_state = follow_leader(
+                updates, state.direction_state, geometry
+            )
+            direction = optax.tree.scale(factor, leader)
+            if isinstance(state.direction, LeaderFactor):
+                total = state.direction_state.gradient_sum
+                coin = state.direction.leader_factor * geometry.product_with_leader(updates, total)
+                return coin, direction, LeaderFactor(factor), direction_state
+            coin = _precision.inner(updates, state.direction)
         else:
             coin = _precision.inner(updates, state.direction)
-            step, direction_state = learn(updates, state.direction_state, state.direction)
+            step, direction_state = direction_learner.update(
+                updates, state.direction_state, state.direction, geometry=geometry, **extra_args
+            )
             direction = optax.apply_updates(state.direction, step)
-        return coin, after(jnp.isnan(coin), direction), direction_state
+        return coin, direction, after(jnp.isnan(coin), direction), direction_state
 
     def update(updates, state, params, *, geometry=None, **extra_args):
-        coin, direction, direction_state = play_direction(updates, state, geometry, extra_args)
+        coin, direction, kept, direction_state = play_direction(
+            updates, state, geometry, extra_args
+        )
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
         scale_step, scale_state = scale_learner.update(
             coin, state.scale_state, state.scale, **extra_args
@@ -96,7 +123,7 @@ def scale_by_coin_betting(
             lambda origin, x, w: origin + scale * x - w, state.origin, direction, params
         )
         return step, ScaleByCoinBettingState(
-            state.origin, direction, scale, direction_state, scale_state
+            state.origin, kept, scale, direction_state, scale_state
         )
 
     def regret_bound(state, comparator, norm=None, norm_state=None):
@@ -120,8 +147,18 @@ def scale_by_coin_betting(
         # Coins that were cut (no norm kept the gradients short) cost more than the bettor knows.
         return jnp.where(_count_refused_coins(state.scale_state) > 0, jnp.inf, bound)
 
-    layer = _precision.in_working_precision("scale_by_coin_betting", init, update)
-    return CertifiedTransformation(layer, regret_bound)
+    in_working_precision = functools.partial(
+        _precision.in_working_precision, "scale_by_coin_betting"
+    )
+    follower = Follower(
+        init=in_working_precision(init_follower, update).init,
+        gradient_sum=lambda state: state.direction_state.gradient_sum,
+    )
+    return CertifiedTransformation(
+        in_working_precision(init, update),
+        regret_bound,
+        follower=follower if isinstance(direction_learner, FollowTheLeader) else None,
+    )
 
 
 def _count_refused_coins(scale_state) -> jax.Array:

@@ -1,19 +1,30 @@
 """The layer that owns the norm and lets it grow."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.extend.core import get_opaque_trace_state
+from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import after, rarely, rarely_for_all
-from optax_varynorm._short_leaves import map_elementwise
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
-from optax_varynorm.norms import Geometry, Measured, NormState, VaryingNorm, dual_norm
+from optax_varynorm._in_place import after, in_memory, rarely, rarely_for_all
+from optax_varynorm._short_leaves import are_all_short, map_elementwise
+from optax_varynorm.certificates.certified import (
+    CertifiedTransformation,
+    Follower,
+    regret_bound_of,
+)
+from optax_varynorm.norms import (
+    Geometry,
+    Measured,
+    NormState,
+    VaryingNorm,
+    dual_norm,
+    sums_with_gradient,
+)
 from optax_varynorm.reductions._features import require_features
 
 
@@ -75,6 +86,11 @@ def with_varying_norm(
     >>> state = optimizer.init({"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2)})
     """
     learner_bound = regret_bound_of(learner)
+    # The norm knows the leader of what it handed inward, clipped, or finds it at no cost.
+    knows_leader = norm.leader is not None or norm.inverse_weights is not None
+    follower: Follower | None = None
+    if clip and knows_leader:
+        follower = getattr(learner, "follower", None)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -85,7 +101,7 @@ def with_varying_norm(
             hidden_gradient=optax.tree.zeros_like(params),
             hidden_origin=params,
             hidden_loss=jnp.zeros((), _precision.working_dtype(params)),
-            learner_state=learner.init(params),
+            learner_state=(learner if follower is None else follower).init(params),
             announced=None if norm.observe_features is None else jnp.zeros((), bool),
         )
 
@@ -103,7 +119,10 @@ def with_varying_norm(
             features, next_features = map(_precision.finite, require_features(extra_args, params))
             # The first round's features had no round before to announce them.
             before = rarely(~state.announced, norm.observe_features, before, features)
-        view = _look_at(norm, before, updates, clip)
+        if norm.inverse_weights is not None and not are_all_short(updates):
+            updates = in_memory(state.skipped_rounds < 0, updates)
+        followed = None if follower is None else follower.gradient_sum(state.learner_state)
+        view = _look_at(norm, before, updates, clip, followed)
         hidden = Hidden(state.hidden_gradient, state.hidden_loss, state.clipped_rounds)
         if clip:
             hidden = rarely_for_all(
@@ -115,13 +134,20 @@ def with_varying_norm(
                 (params, state.hidden_origin),
             )
         gradient = map_elementwise(lambda g: jnp.where(view.is_usable, g, 0), updates)
-        # All that is read of the old state and parameters for what is hidden has been read.
+        # All that is read of the old state and parameters for sums and what is hidden was read.
         never = hidden.clipped_rounds < 0
+        if norm.inverse_weights is not None and view.product_with_leader is not None:
+            never = never | jnp.isnan(view.product_with_leader)
         share = after(never, view.share)
-        if norm.squared_dual_norm is not None:
+        if norm.inverse_weights is not None:
             gradient = after(never, gradient)
         received = map_elementwise(lambda g: share * g, _known_part(norm, before, gradient))
-        measured = Measured(received, view.squared_dual_norm, view.pair, get_opaque_trace_state())
+        measured = Measured(
+            received,
+            view.squared_dual_norm,
+            view.product_with_leader,
+            get_opaque_trace_state(),
+        )
 
         told = (gradient,) if norm.leader is None else (gradient, share)
         norm_state = norm.observe_gradient(before, *told)
@@ -162,47 +188,58 @@ class View(NamedTuple):
       share: by how much the known part of the gradient is shortened.
       is_partial: whether that is less than the gradient.
       squared_dual_norm: of what the learner sees.
-      pair: see ``norms.Measured``.
+      product_with_leader: of what the learner sees; see ``norms.Measured``.
     """
 
     is_usable: jax.Array
     share: jax.Array
     is_partial: jax.Array
     squared_dual_norm: jax.Array
-    pair: Callable[[optax.Params], jax.Array] | None
+    product_with_leader: jax.Array | None
 
 
-def _look_at(norm, norm_state, updates, clip) -> View:
-    """A norm that measures without a dual vector is given the gradient as it came.
+def _look_at(norm, norm_state, updates, clip, followed) -> View:
+    """A norm with ``inverse_weights`` is given the gradient as it came, and reads it once.
 
     Zeros instead of what is not finite would be one more array to write before the first sum.
     """
-    # Norms of features divide by their sizes before they square.
-    check = _precision.is_usable if norm.observe_features is None else _precision.is_summable
-    is_usable, dtype = check(updates), _precision.working_dtype(updates)
-    if not clip:
-        one = jnp.ones((), dtype)
-        return View(is_usable, one, jnp.zeros((), bool), one, None)
-    gradient = updates
-    if norm.squared_dual_norm is None:
+    dtype = _precision.working_dtype(updates)
+    gradient, product = updates, None
+    if clip and norm.inverse_weights is not None:
+        square, squared_length, product = sums_with_gradient(
+            norm, norm_state, updates, updates if followed is None else followed
+        )
+        is_usable = _precision.is_usable(square)
+        length = jnp.where(is_usable, _precision.root(squared_length), 0)
+    else:
+        # Norms of features divide by their sizes before they square.
+        if norm.observe_features is None:
+            is_usable = _precision.is_usable(_precision.inner(updates, updates))
+        else:
+            is_usable = _precision.is_summable(updates)
+        if not clip:
+            one = jnp.ones((), dtype)
+            return View(is_usable, one, jnp.zeros((), bool), one, None)
         gradient = map_elementwise(lambda g: jnp.where(is_usable, g, 0), updates)
         length = dual_norm(norm, norm_state, _known_part(norm, norm_state, gradient))
-    else:
-        length = jnp.where(is_usable, dual_norm(norm, norm_state, updates), 0)
     # A length that overflows is no number, and too long as well.
     too_long = ~(length <= 1 + _precision.rounding(dtype))
     finite = jnp.isfinite(length)
     share = jnp.where(finite, 1 / jnp.where(too_long & finite, length, 1), 0)
-
-    def pair(point):
-        return jnp.where(is_usable, share * _precision.inner(updates, point), 0)
-
+    if followed is None:
+        product = None
+    elif product is None:
+        # The same product that a matrix norm needs to carry its leader on.
+        leader = ravel_pytree(gradient)[1](norm.leader(norm_state))
+        product = share * _precision.inner(gradient, leader)
+    else:
+        product = jnp.where(is_usable, share * product, 0)
     return View(
         is_usable=is_usable,
         share=share,
         is_partial=is_usable & (too_long | _has_unknown_part(norm, norm_state, gradient)),
         squared_dual_norm=jnp.where(too_long, finite.astype(dtype), length**2),
-        pair=None if norm.squared_dual_norm is None else pair,
+        product_with_leader=product,
     )
 
 
