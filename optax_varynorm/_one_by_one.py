@@ -27,9 +27,10 @@ def one_by_one(function: Callable) -> Callable:
             lambda *leaves: function(*jax.tree.unflatten(structure, leaves)), return_shape=True
         )(*leaves)
 
-        @jax.custom_batching.custom_vmap
-        def run(outside, leaves):
+        def run_alone(outside, leaves):
             return jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, outside))(*leaves)
+
+        run = jax.custom_batching.custom_vmap(run_alone)
 
         @run.def_vmap
         def run_batch(axis_size, is_batched, *arguments):
@@ -37,6 +38,10 @@ def one_by_one(function: Callable) -> Callable:
             leaves, structure = jax.tree.flatten(arguments)
             flags = jax.tree.leaves(tuple(is_batched))
             batch = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+            if not batch:
+                # Derivatives in many directions at once, at a point that is not batched.
+                results = run_alone(*arguments)
+                return results, jax.tree.map(lambda _: False, results)
 
             def run_one(members):
                 ours = iter(members)

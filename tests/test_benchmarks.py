@@ -188,3 +188,13 @@ def test_blocks_are_timed_against_their_rank_one_updates(tmp_path):
     (programs,) = json.loads((tmp_path / "blocks.json").read_text())["sizes"].values()
     assert set(programs) == {"rank-one", "norm", "one bettor", "one bettor, tree", "one each"}
     assert all(record["ratio"] > 0 for record in programs.values())
+
+
+@pytest.mark.slow
+def test_projections_are_timed_against_cholesky_factors(tmp_path):
+    arguments = ("--sizes", "8", "--streams", "steep", "--seeds", "2", "--turns", "1")
+    run("projection_cost", tmp_path, "--domains", "box,l2_ball", *arguments)
+    report = json.loads((tmp_path / "projection_cost.json").read_text())
+    assert [row["domain"] for row in report["alone"]] == ["box", "l2_ball"]
+    assert all(row["ratio"] > 0 and row["error"] <= 1e-3 for row in report["alone"])
+    assert all(row["ratio"] > 0 for row in report["batches"])

@@ -170,3 +170,25 @@ def test_lp_norm_of_traced_p_is_that_of_known_p():
     for p in (2.0, 1.4):
         traced = jax.jit(lambda p: vn.lp_norm(p).to_primal((), x))(jnp.float32(p))
         np.testing.assert_allclose(traced, vn.lp_norm(p).to_primal((), x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        vn.full_matrix_norm(3.0),
+        vn.full_matrix_norm(None),
+        vn.full_matrix_norm(None, start="coordinate"),
+        vn.full_matrix_root_norm(),
+        vn.full_matrix_root_norm(exact_every=2),
+        vn.scaled_norm(vn.full_matrix_norm(), 2.0),
+    ],
+    ids=["full", "learned", "coordinate", "root", "exact root", "scaled"],
+)
+def test_entries_of_the_inverse_are_those_of_the_duality_map(x64, norm):
+    *_, state = states(norm, stream("drifting", 30, 5))
+    columns = jax.vmap(lambda unit: norm.to_primal(state, unit))(jnp.eye(5))
+    inverse = norm.inverse_matrix(state)
+    np.testing.assert_allclose(inverse.block(None), columns, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(inverse.diagonal, np.diagonal(columns), rtol=1e-7)
+    chosen = jnp.array([3, 0, 3])
+    np.testing.assert_allclose(inverse.block(chosen), columns[chosen][:, chosen], atol=1e-13)

@@ -74,7 +74,7 @@ class Stiffness(NamedTuple):
     block: Callable[[jax.Array | None], jax.Array]
 
     def rounding(self, multipliers: jax.Array) -> jax.Array:
-        r"""What rounding may add to the length of :math:`B\mu`: :math:`B_{ij}^2 \le B_{ii} B_{jj}`."""
+        r"""What rounding may add to :math:`B\mu`, since :math:`B_{ij}^2 \le B_{ii} B_{jj}`."""
         roots = jnp.sqrt(self.diagonal)
         size = jnp.sqrt(jnp.sum(self.diagonal)) * jnp.vdot(roots, jnp.abs(multipliers))
         return jnp.finfo(multipliers.dtype).eps * size
