@@ -3,7 +3,7 @@
 ``python -m benchmarks.projections`` prints a table. A projection onto a box, simplex or polyhedron
 is a quadratic program; ``pip install qpax mpax`` adds their columns. "Warm" starts from the
 multipliers of the round before, whose matrix lacked one rank-one term. Errors are relative to
-``newton`` in float64, which agrees with Clarabel (``tests/test_convex_projections.py``).
+this package in float64, which agrees with Clarabel (``tests/test_convex_projections.py``).
 """
 
 import importlib.util
@@ -59,8 +59,8 @@ def solvers(domain, inequalities, equalities, first, second, dtype):
     nothing = domain.first_multipliers(points[0])
     warm = project(inverses[0], points[0], nothing).multipliers
     programs = {
-        "newton, cold": lambda: project(inverses[1], points[1], nothing).point,
-        "newton, warm": lambda: project(inverses[1], points[1], warm).point,
+        "ours, cold": lambda: project(inverses[1], points[1], nothing).point,
+        "ours, warm": lambda: project(inverses[1], points[1], warm).point,
     }
     matrix = jnp.asarray(second[0], dtype)
     linear = -matrix @ points[1]
@@ -88,7 +88,7 @@ def main():
                 for dtype in (jnp.float64, jnp.float32):
                     arguments = (domain, inequalities, equalities, first, second)
                     with jax.enable_x64(True):
-                        exact = solvers(*arguments, jnp.float64)["newton, cold"]()
+                        exact = solvers(*arguments, jnp.float64)["ours, cold"]()
                         exact = np.asarray(exact)
                     with jax.enable_x64(dtype == jnp.float64):
                         programs = solvers(*arguments, dtype)
