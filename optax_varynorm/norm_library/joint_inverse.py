@@ -18,7 +18,7 @@ def joint_inverse_of(norms, parts, like) -> jax.Array:
         metric_of(norm, part, flat, unravel) for norm, part in zip(norms, parts, strict=True)
     )
     inverses = [
-        jnp.asarray(metric.inverse(), flat.dtype)
+        jnp.asarray(metric.inverse() if metric.is_diagonal else metric.dense(flat.size), flat.dtype)
         for metric in metrics
         if metric.inverse is not None
     ]
