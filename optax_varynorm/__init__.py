@@ -76,7 +76,14 @@ from optax_varynorm.norm_library import (
     scaled_norm,
     sum_of_norms,
 )
-from optax_varynorm.norms import Eigenbasis, Geometry, VaryingNorm, dual_norm, primal_norm
+from optax_varynorm.norms import (
+    Eigenbasis,
+    Geometry,
+    InverseMatrix,
+    VaryingNorm,
+    dual_norm,
+    primal_norm,
+)
 from optax_varynorm.optimizers import (
     diagonal,
     fixed_norm,
@@ -123,6 +130,7 @@ __all__ = [
     "Geometry",
     "GrowingInverse",
     "History",
+    "InverseMatrix",
     "KTBettingState",
     "OnlineLearner",
     "OnlineLearnerState",
