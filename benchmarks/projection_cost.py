@@ -1,6 +1,6 @@
 """What a projection in a full-matrix norm costs, in Cholesky factorizations of the same matrix.
 
-``python -m benchmarks.projection_cost`` plays ``vn.full_matrix`` on each domain, keeps the last
+``python -m benchmarks.projection_cost`` plays ``vn.full_matrix`` on each domain, keeps late
 rounds that left it (the norm's state, the point, the multipliers of the round before), and then
 times those projections, and the factorizations, one after the other in a compiled loop,
 interleaved. With ``--seeds`` it also times that many games' projections by ``vmap``.
@@ -55,7 +55,7 @@ def examples(d: int, power: float, comparator: np.ndarray, rng: np.random.Genera
 
 @functools.cache
 def record(name: str, d: int, stream: str, dtype, seed: int = 0):
-    """The last rounds of a game that left the domain: norm states, points, multipliers before."""
+    """Late rounds of a game that left the domain: norm states, points, multipliers before."""
     rng = np.random.default_rng(seed)
     domain, start, comparator = domain_and_comparator(name, d, rng)
     data = examples(d, POWERS[stream], comparator, rng)
@@ -70,7 +70,7 @@ def record(name: str, d: int, stream: str, dtype, seed: int = 0):
 
     rows, targets = (jnp.asarray(part, dtype) for part in data)
     params = jnp.asarray(start, dtype)
-    most = ROUNDS - 10 * KEPT
+    most = ROUNDS - 25 * KEPT
     carry = jax.jit(lambda carry, data: jax.lax.scan(step, carry, data)[0])(
         (params, optimizer.init(params)), (rows[:most], targets[:most])
     )
@@ -80,8 +80,10 @@ def record(name: str, d: int, stream: str, dtype, seed: int = 0):
         before = carry[1].learner_state.projection_multipliers
         carry = play(carry, example)
         norm_state, project = carry[1].norm_state, carry[1].learner_state
-        if len(kept) < KEPT and not np.array_equal(project.unprojected, project.projected):
+        if not np.array_equal(project.unprojected, project.projected):
             kept.append((norm_state, project.unprojected, before))
+        if len(kept) == KEPT:
+            break
     if len(kept) < KEPT:
         raise SystemExit(f"{name} {d} {stream}: only {len(kept)} rounds left the domain.")
     return domain, jax.tree.map(lambda *leaves: jnp.stack(leaves), *kept)

@@ -77,7 +77,8 @@ def solve(
         error = error / jnp.where(distance > 0, distance, 1)
         same = jnp.all((face.fixed == search.face.fixed) & (face.values == search.face.values))
         same &= jnp.all(face.normals == search.face.normals)
-        settled = same | (wrong <= 8 * eps * distance)
+        # A face that stays, but whose plane was not reached, is none.
+        settled = (same & (wrong <= 0.1 * distance)) | (wrong <= 8 * eps * distance)
         return Search(multipliers, moved, levels, error, face, search.tried + 1, settled)
 
     def unsettled(search):

@@ -110,11 +110,15 @@ def _simplex_faces(total: jax.Array) -> Faces:
 
     def at(z, steps, levels):
         free = nearest(z, steps, levels) > 0
+        # One entry has to be: at a level too high, the one that a lower level frees first.
+        highest = z / steps
+        free = jnp.where(jnp.any(free), free, highest == jnp.max(highest))
         return Face(~free, jnp.zeros_like(z), free.astype(z.dtype)[None, :], total[None])
 
     def repair(y):
         positive = jnp.maximum(y, 0)
-        return positive * (total / jnp.sum(positive))
+        size = jnp.sum(positive)
+        return positive * (total / jnp.where(size > 0, size, 1))
 
     return Faces(lambda multipliers: jnp.max(multipliers)[None], nearest, at, repair)
 
