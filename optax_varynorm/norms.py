@@ -73,6 +73,8 @@ class VaryingNorm(NamedTuple):
         dtype: one number, or a tree like the parameters, zero where nothing is known. Rounds of
         O(d) last as long as the arrays they read and write, and this tells how to read them once.
         Others leave it out.
+      has_cheap_leader: whether ``to_primal`` costs so little, O(d), that a leader is found anew
+        rather than kept.
       has_proof: whether ``strong_convexity`` is proved. Without it no regret bound is given out.
     """
 
@@ -88,6 +90,7 @@ class VaryingNorm(NamedTuple):
     knows_all: Callable[[NormState], jax.Array] | None = None
     observe_features: Callable[[NormState, optax.Params], NormState] | None = None
     inverse_weights: Callable[[NormState, Any], Any] | None = None
+    has_cheap_leader: bool = False
     has_proof: bool = True
 
     @property

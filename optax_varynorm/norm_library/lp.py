@@ -100,6 +100,8 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         strong_convexity=1.0 if euclidean else p - 1,
         eigenbasis=eigenbasis if euclidean else None,
         inverse_weights=inverse_weights if euclidean else None,
+        # Whether p is 2 may not be known while tracing, and must not change the state.
+        has_cheap_leader=True,
         known_part=known_part if lipschitz is None else None,
         knows_all=(lambda state: state > 0) if lipschitz is None else None,
     )

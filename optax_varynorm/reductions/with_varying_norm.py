@@ -87,7 +87,9 @@ def with_varying_norm(
     """
     learner_bound = regret_bound_of(learner)
     # The norm knows the leader of what it handed inward, clipped, or finds it at no cost.
-    knows_leader = norm.leader is not None or norm.inverse_weights is not None
+    knows_leader = (
+        norm.leader is not None or norm.inverse_weights is not None or norm.has_cheap_leader
+    )
     follower: Follower | None = None
     if clip and knows_leader:
         follower = getattr(learner, "follower", None)
@@ -229,8 +231,11 @@ def _look_at(norm, norm_state, updates, clip, followed) -> View:
     if followed is None:
         product = None
     elif product is None:
-        # The same product that a matrix norm needs to carry its leader on.
-        leader = ravel_pytree(gradient)[1](norm.leader(norm_state))
+        if norm.leader is None:
+            leader = norm.to_primal(norm_state, followed)
+        else:
+            # The same product that a matrix norm needs to carry its leader on.
+            leader = ravel_pytree(gradient)[1](norm.leader(norm_state))
         product = share * _precision.inner(gradient, leader)
     else:
         product = jnp.where(is_usable, share * product, 0)
