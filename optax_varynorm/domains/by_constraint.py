@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from optax_varynorm import _precision
 from optax_varynorm._one_by_one import one_by_one
 from optax_varynorm.domains import active_set, newton
-from optax_varynorm.domains.constraint import Constraint, kkt_error, length
+from optax_varynorm.domains.constraint import Constraint, kkt_error
 from optax_varynorm.domains.domain import Domain, Projection, select, stay
 from optax_varynorm.domains.metric import (
     Metric,
@@ -136,8 +136,7 @@ def find(
         # By the norm itself too: the matrix of a set with rows has rounding of its own.
         moved, scaled = b.times(multipliers), jnp.mean(b.diagonal) * multipliers
         error = jnp.maximum(error, kkt_error(ours, target, moved, scaled))
-        error = growth_of_errors(metric, flat) * error + _ratio(b.rounding(multipliers), moved)
-        return Found(multipliers, y, error, target - y)
+        return Found(multipliers, y, growth_of_errors(metric, flat) * error, target - y)
 
     def find_face(start) -> tuple[jax.Array, Found]:
         assert ours.faces is not None
@@ -160,11 +159,6 @@ def find(
         return found
     # Three products with matrices, K and the inverse and K again, each with its rounding.
     return found._replace(point=None, moved=None, error=3 * found.error)
-
-
-def _ratio(number: jax.Array, vector: jax.Array) -> jax.Array:
-    size = length(vector)
-    return number / jnp.where(size > 0, size, 1)
 
 
 def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:

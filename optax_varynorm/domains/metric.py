@@ -74,10 +74,12 @@ class Stiffness(NamedTuple):
     block: Callable[[jax.Array | None], jax.Array]
 
     def rounding(self, multipliers: jax.Array) -> jax.Array:
-        r"""What rounding may add to :math:`B\mu`, since :math:`B_{ij}^2 \le B_{ii} B_{jj}`."""
-        roots = jnp.sqrt(self.diagonal)
-        size = jnp.sqrt(jnp.sum(self.diagonal)) * jnp.vdot(roots, jnp.abs(multipliers))
-        return jnp.finfo(multipliers.dtype).eps * size
+        r"""About the length of what rounding adds to :math:`B\mu`.
+
+        :math:`B_{ij}^2 \le B_{ii} B_{jj}`, and errors of both signs add up like their squares.
+        """
+        squares = jnp.sum(self.diagonal) * jnp.vdot(self.diagonal, multipliers**2)
+        return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
 
 
 def stiffness(metric: Metric, constraint: Constraint, size: int) -> Stiffness:
