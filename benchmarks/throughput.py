@@ -12,14 +12,14 @@ pass to pass; programs take turns, and rates and ratios are medians over the tur
   its start and with its second thread that reads.
 * ours: a jitted scan over rows with the state donated; ``64*`` is 64 models at once by ``vmap``,
   each with an order of the rows of its own, and counts the examples of all. Learners that are one a
-  coordinate look only at what is not zero (but with ``--dense``). Of them 8 models are a kernel,
-  and as many kernels run at a time as there are cores, in threads: XLA runs those of one program
-  one after another. Vowpal Wabbit learns in one thread; ``--threads 1`` does so, too.
+  coordinate look only at what is not zero (but with ``--dense``), in ``vn.one_kernel``; models at
+  once are shared out to as many devices of JAX as there are cores, and once more on one core, as
+  Vowpal Wabbit learns.
 """
 
 import argparse
 import collections
-import concurrent.futures
+import math
 import os
 import pathlib
 import tempfile
@@ -31,8 +31,6 @@ import numpy as np
 import optax_varynorm as vn
 from benchmarks import results, streams
 from benchmarks.timing import interleave
-from optax_varynorm import SparseLearnerState
-from optax_varynorm._one_kernel import one_kernel
 from optax_varynorm.racing import libraries, linear
 from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 
@@ -40,8 +38,6 @@ LEARNERS = "scale_invariant,diagonal_scale_invariant,64*diagonal_scale_invariant
 BASE = "vw --coin"
 FEW_ROWS = 1000
 PASSES = 10
-# The state of eight models of a9a is in the cache; fewer would leave vector registers idle.
-MODELS_A_KERNEL = 8
 
 
 def one_hot_rows(rows=32_561, attributes=14, values=9, seed=0):
@@ -61,16 +57,6 @@ def continued(run, carry, *data):
     def program():
         held[0], losses = run(held[0], *data)
         return losses
-
-    return program
-
-
-def at_once(programs, threads):
-    """A program that runs several, as many at a time as there are threads."""
-    pool = concurrent.futures.ThreadPoolExecutor(threads)
-
-    def program():
-        return list(pool.map(lambda each: jax.block_until_ready(each()), programs))
 
     return program
 
@@ -95,31 +81,32 @@ def ours(optimizer, models, stream):
     return continued(jax.vmap(play, in_axes=(0, 0, None, None)), carries, orders, *data)
 
 
-def ours_sparse(optimizer, models, stream, threads):
+def ours_sparse(optimizer, models, stream, cores):
     """The same, with rounds that look only at what is not zero."""
     count, dimension = stream.features.shape
     play_round, state = linear.sparse_rounds(optimizer, dimension)
 
-    def play(rows, order, shared, indices, values, labels):
-        def play_row(rows, now):
-            example = indices[now], values[now], labels[now]
-            state, loss = play_round(SparseLearnerState(rows, shared), example)
-            return state.rows, loss
+    def play(state, order, *data):
+        def play_row(state, now):
+            return play_round(state, [array[now] for array in data])
 
-        return jax.lax.scan(play_row, rows, order)
+        return jax.lax.scan(play_row, state, order)
 
-    data = state.shared, *map(jnp.asarray, (*short_rows(stream.features), stream.labels))
+    play = vn.one_kernel(play)
+    data = (*map(jnp.asarray, (*short_rows(stream.features), stream.labels)),)
     if models == 1:
-        return continued(one_kernel(play), state.rows, jnp.arange(count), *data)
-    play_block = one_kernel(jax.vmap(play, in_axes=(0, 0, None, None, None, None)))
-
-    orders = orders_of(models, count)
-    blocks = []
-    for first in range(0, models, MODELS_A_KERNEL):
-        order = orders[first : first + MODELS_A_KERNEL]
-        rows = jnp.repeat(state.rows[None], len(order), axis=0)
-        blocks.append(continued(play_block, rows, order, *data))
-    return at_once(blocks, threads)
+        return continued(play, state, jnp.arange(count), *data)
+    play_all = jax.vmap(play, in_axes=(0, 0, None, None, None))
+    mesh = jax.make_mesh((cores,), ("cores",), devices=jax.devices()[:cores])
+    shared_out = jax.P("cores"), jax.P("cores"), jax.P(), jax.P(), jax.P()
+    play_all = jax.shard_map(
+        play_all, mesh=mesh, in_specs=shared_out, out_specs=jax.P("cores"), check_vma=False
+    )
+    states = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], models, axis=0), state)
+    places = [jax.sharding.NamedSharding(mesh, spec) for spec in shared_out]
+    return continued(
+        play_all, *jax.device_put((states, orders_of(models, count), *data), (*places,))
+    )
 
 
 def orders_of(models, count):
@@ -188,10 +175,11 @@ def main():
     parser.add_argument("--rows", type=int, help="learn only from the first rows")
     parser.add_argument("--learners", default=LEARNERS, help=f"default: {LEARNERS}")
     parser.add_argument("--dense", action="store_true", help="look at zeros, too")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for models at once")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="for models at once")
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/bench"))
     arguments = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", arguments.cores)
     raw = one_hot_rows() if arguments.data is None else streams.read_libsvm(arguments.data)
     stream = streams.arrange(*raw, arguments.rows)
     rows, features = stream.features.shape
@@ -210,15 +198,16 @@ def main():
                 count, optimizer = int(models or 1), getattr(vn, name)()
                 is_dense = arguments.dense or coordinate_learner_of(optimizer, features) is None
                 if is_dense:
-                    program = ours(optimizer, count, stream)
-                else:
-                    program = ours_sparse(optimizer, count, stream, arguments.threads)
-                programs[text] = (program, count * rows)
+                    programs[text] = (ours(optimizer, count, stream), count * rows)
+                    continue
+                for cores in sorted({1, math.gcd(count, arguments.cores)}):
+                    label = f"{text}, {cores} core{'s' * (cores > 1)}" if count > 1 else text
+                    programs[label] = (ours_sparse(optimizer, count, stream, cores), count * rows)
             else:
                 print(f"Left out: vn.{name}, which does not exist.")
         records = show(interleave(programs, arguments.turns))
     settings = {"source": source, "rows": rows, "features": features, "turns": arguments.turns}
-    settings |= {"threads": arguments.threads}
+    settings |= {"cores": arguments.cores}
     results.write(arguments.out / "throughput.json", {"settings": settings, "learners": records})
     print(f"\nwrote {arguments.out / 'throughput.json'}")
 

@@ -56,6 +56,7 @@ from optax_varynorm.domains import (
     whole_space,
 )
 from optax_varynorm.ftrl import FTRLState, ftrl_step
+from optax_varynorm.kernels import one_kernel
 from optax_varynorm.linear_optimizers import (
     diagonal_scale_invariant,
     full_matrix_scale_invariant,
@@ -184,6 +185,7 @@ __all__ = [
     "lp_norm",
     "max_feature_norm",
     "non_negative",
+    "one_kernel",
     "per_block",
     "per_coordinate",
     "play",

@@ -136,7 +136,7 @@ def test_throughput_is_compared_with_vowpal_wabbit(tmp_path):
     printed = run("throughput", tmp_path, "--rows", "200", "--turns", "1", "--learners", learners)
     assert "Left out: vn.no_such_learner" in printed
     records = json.loads((tmp_path / "throughput.json").read_text())["learners"]
-    assert {"vw --coin", "diagonal", "4*diagonal", sparse} <= set(records)
+    assert {"vw --coin", "diagonal", "4*diagonal", f"{sparse}, 1 core"} <= set(records)
     assert all(record["examples_per_second"] > 0 for record in records.values())
     assert records["vw --coin"]["ratio to vw --coin"] == 1
 

@@ -24,7 +24,12 @@ assert params[0] < 0 < params[1]
 print(vn.__file__)
 """
 
-pytestmark = pytest.mark.slow
+
+def test_importing_starts_no_backend():
+    """So that a user's own configuration of JAX, such as the number of devices, may come after."""
+    configure = "import optax_varynorm, jax; jax.config.update('jax_num_cpu_devices', 2); "
+    command = [sys.executable, "-c", configure + "print(len(jax.devices('cpu')))"]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "2\n"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,7 @@ def the_only(folder: pathlib.Path, pattern: str) -> pathlib.Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_package_and_nothing_else(built):
     with zipfile.ZipFile(the_only(built, "*.whl")) as wheel:
         names = wheel.namelist()
@@ -54,6 +60,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.slow
 def test_the_source_distribution_has_what_its_commands_need(built):
     with tarfile.open(the_only(built, "*.tar.gz")) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
@@ -80,6 +87,7 @@ def test_the_source_distribution_has_what_its_commands_need(built):
     assert not [name for name in names if name.startswith(("docs/colabs/", "out/", ".venv"))]
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_a_fresh_environment(built, tmp_path):
     """Fresh but for the dependencies, which are those of the environment that runs the tests."""
     venv.create(tmp_path / "fresh", with_pip=False)

@@ -10,8 +10,8 @@ import optax
 import pytest
 
 import optax_varynorm as vn
-from optax_varynorm._one_kernel import one_kernel
 from optax_varynorm._rows import put_columns, take_columns
+from optax_varynorm.kernels import one_kernel
 
 SIZE, LENGTH = 12, 5
 OPTIMIZERS = {

@@ -9,7 +9,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm._one_by_one import one_by_one
+from optax_varynorm._batches import one_by_one
 from optax_varynorm.domains import active_set, newton
 from optax_varynorm.domains.constraint import Constraint, kkt_error
 from optax_varynorm.domains.domain import Domain, Projection, select, stay

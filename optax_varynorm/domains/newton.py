@@ -34,12 +34,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from optax_varynorm.domains.constraint import Constraint, kkt_error
 
 MOST_STEPS = 100
 # Lengths of the steps that the line search compares.
-STEP_LENGTHS = 0.5 ** jnp.arange(14.0)
+STEP_LENGTHS = 0.5 ** np.arange(14.0)
 # The penalty s: the first, its growth, and the last.
 FIRST_PENALTY, PENALTY_GROWTH = 1e2, 10.0
 LAST_PENALTY = {jnp.dtype(jnp.float32): 1e6, jnp.dtype(jnp.float64): 1e9}
@@ -89,7 +90,7 @@ def solve(
     identity = jnp.eye(target.size, dtype=dtype)
     last_penalty = LAST_PENALTY[jnp.dtype(dtype)]
     ridge = 10 * eps
-    lengths = STEP_LENGTHS.astype(dtype)
+    lengths = jnp.asarray(STEP_LENGTHS, dtype)
 
     # In units that make tau, the mean of B's diagonal, one; duality maps are homogeneous.
     trace = jnp.trace(stiffness(multipliers))

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from optax_varynorm._one_kernel import one_kernel
 from optax_varynorm.estimators import stream
+from optax_varynorm.kernels import one_kernel
 from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 from optax_varynorm.sparse_rounds import SparseLearnerState, sparse_predict_then_update
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optax_varynorm._one_by_one import one_by_one
+from optax_varynorm._batches import one_by_one
 
 
 def halvings(factor, number):

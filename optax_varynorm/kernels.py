@@ -1,0 +1,75 @@
+"""A loop of small rounds as one kernel of XLA's CPU backend."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from optax_varynorm._batches import batched_by
+from optax_varynorm._reading import reads
+
+# What eight models of a hundred features know stays in the processor's cache, and fewer would leave
+# vector registers idle.
+MOST_IN_A_KERNEL = 8
+
+
+def one_kernel(function: Callable) -> Callable:
+    """The function, compiled for a CPU as one kernel, loops included; as it is elsewhere.
+
+    XLA's CPU backend starts a kernel for each of a round's few dozen operations, which takes longer
+    than operations on a few hundred numbers do. It compiles what it knows to be small, such as the
+    loop inside of a scatter, as a single kernel, and a call can say that it is. Use it under
+    ``jit`` for loops whose rounds are small, as those of ``sparse_predict_then_update`` are.
+    Batched by ``vmap``, eight members are a kernel, and the kernels run one after another.
+
+    Nothing in a kernel runs in parallel, and there must be no product of matrices, no sort and no
+    scatter in it: XLA does not compile those there.
+
+    Args:
+      function: from trees of arrays to a tree of arrays.
+
+    >>> import jax, jax.numpy as jnp, optax_varynorm as vn
+    >>> def decayed_sum(numbers):
+    ...     return jax.lax.scan(lambda total, x: (total / 2 + x, total), 0.0, numbers)[0]
+    >>> float(jax.jit(vn.one_kernel(decayed_sum))(jnp.ones(100)))
+    2.0
+    >>> jax.jit(jax.vmap(vn.one_kernel(decayed_sum)))(jnp.ones((10, 100))).shape
+    (10,)
+    """
+
+    def run_batch(each, batch):
+        several_a_kernel = batched_by(lambda _, some: one_kernel(jax.vmap(each))(*some), each)
+        return jax.lax.map(
+            lambda members: several_a_kernel(*members), batch, batch_size=MOST_IN_A_KERNEL
+        )
+
+    call = batched_by(run_batch, _calls_inside_merged(function), _call_kernel)
+    return functools.wraps(function)(call)
+
+
+def _calls_inside_merged(function):
+    """Or else calls in the kernel, such as ``jnp.where``, would be kept apart as well."""
+
+    def merged(*arguments):
+        with set_xla_metadata(xla_cpu_small_call="false", inlineable="true"):
+            return function(*arguments)
+
+    return merged
+
+
+def _call_kernel(function, *arrays):
+    # A kernel has no place for an array that it does not read.
+    is_read = reads(function, *arrays)
+
+    def of_read(*read):
+        rest = iter(read)
+        flagged = zip(arrays, is_read, strict=True)
+        return function(
+            *(next(rest) if flag else np.zeros(array.shape, array.dtype) for array, flag in flagged)
+        )
+
+    read = [array for array, flag in zip(arrays, is_read, strict=True) if flag]
+    with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
+        return jax.jit(of_read)(*read)
