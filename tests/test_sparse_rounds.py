@@ -284,6 +284,29 @@ def test_one_kernel_changes_nothing_but_the_number_of_kernels():
     assert " while(" not in entry
 
 
+@pytest.mark.parametrize("count", [3, 8, 19])
+def test_models_at_once_are_eight_to_a_kernel(count):
+    """Each with an order of its own, and some numbers from outside of the kernel."""
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    examples = stream()
+    keys = jax.random.split(jax.random.key(0), count)
+    orders = jax.vmap(lambda key: jax.random.permutation(key, len(examples[0])))(keys)
+
+    def play(state, order):
+        def play_row(state, now):
+            return sparse_round(learner, state, jax.tree.map(lambda array: array[now], examples))
+
+        return jax.lax.scan(play_row, state, order)
+
+    states = jax.vmap(lambda _: learner.init(SIZE))(orders)
+    at_once = jax.jit(jax.vmap(one_kernel(play)))
+    _, scores = at_once(states, orders)
+    assert_close(scores, jnp.stack([play(learner.init(SIZE), order)[1] for order in orders]))
+    text = at_once.lower(states, orders).compile().as_text()
+    called = re.findall(r"= \(?(?:s32)\[(\d+),\d+,\d+\].*xla_cpu_small_call=\"true\"", text)
+    assert sorted({*map(int, called)}) == sorted({min(count, 8), count % 8 or 8})
+
+
 @pytest.mark.parametrize("length", [5, 8])
 def test_columns_are_taken_and_put_in_batches_of_batches(length):
     """Of rows that are a multiple of those of a trip, or not; the last column stays as it is."""
