@@ -188,10 +188,10 @@ def main():
     arguments = parser.parse_args()
     smoke = arguments.smoke
     sizes = (32, 64) if smoke else (256, 512, 1024, 2048)
-    turns = 3 if smoke else 9
+    turns = 3 if smoke else 31
 
     full_rows, times = full_matrix_rounds(sizes, turns)
-    root_rows, root_times = root_rounds((32,) if smoke else (256, 512, 1024), min(turns, 5))
+    root_rows, root_times = root_rounds((32,) if smoke else (256, 512, 1024), min(turns, 9))
     rows = full_rows + root_rows
     rows += seeds_at_once(*((16, 8, 64) if smoke else (64, 64, 512)), turns)
     rows += large_vectors(1000 if smoke else 1_000_000, turns)

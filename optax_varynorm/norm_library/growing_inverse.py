@@ -66,11 +66,11 @@ class GrowingInverse(NamedTuple):
 
 
 def pending_capacity(dimension: int) -> int:
-    """How many terms wait: a sixth of the matrix's rows, but up to 20 while that is little memory.
+    """How many terms wait: a sixth of the matrix's rows, but up to 16 while that is little memory.
 
     Small matrices are batched by ``vmap``, where rare flushes matter more than a small buffer.
     """
-    return min(MOST_PENDING_TERMS, max(dimension // 6, min(20, dimension // 2 - 2), 1))
+    return min(MOST_PENDING_TERMS, max(dimension // 6, min(16, dimension // 2 - 2), 1))
 
 
 def scaled_identity(value: jax.Array, received_sum: jax.Array) -> GrowingInverse:
