@@ -38,9 +38,9 @@ def domain_and_comparator(name: str, d: int, rng: np.random.Generator):
             weights = rng.exponential(size=d) ** 2
             return vn.simplex(), np.full(d, 1 / d), 1.5 * weights / np.sum(weights) - 0.5 / d
         case "l1_ball":
-            return vn.l1_ball(0.3 * d), np.zeros(d), away
+            return vn.l1_ball(0.1 * d), np.zeros(d), away
         case "l2_ball":
-            return vn.l2_ball(0.5 * np.sqrt(d)), np.zeros(d), away
+            return vn.l2_ball(0.15 * np.sqrt(d)), np.zeros(d), away
     raise ValueError(name)
 
 

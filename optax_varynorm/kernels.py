@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
@@ -40,10 +41,21 @@ def one_kernel(function: Callable) -> Callable:
     """
 
     def run_batch(each, batch):
-        several_a_kernel = batched_by(lambda _, some: one_kernel(jax.vmap(each))(*some), each)
-        return jax.lax.map(
-            lambda members: several_a_kernel(*members), batch, batch_size=MOST_IN_A_KERNEL
-        )
+        several = one_kernel(jax.vmap(each))
+        in_blocks = len(batch[0]) // MOST_IN_A_KERNEL * MOST_IN_A_KERNEL
+        parts = []
+        if in_blocks:
+            blocks = [
+                array[:in_blocks].reshape(
+                    in_blocks // MOST_IN_A_KERNEL, MOST_IN_A_KERNEL, *array.shape[1:]
+                )
+                for array in batch
+            ]
+            results = jax.lax.map(lambda block: several(*block), blocks)
+            parts.append([array.reshape(in_blocks, *array.shape[2:]) for array in results])
+        if in_blocks < len(batch[0]):
+            parts.append(several(*(array[in_blocks:] for array in batch)))
+        return [*map(lambda *arrays: jnp.concatenate(arrays), *parts)]
 
     call = batched_by(run_batch, _calls_inside_merged(function), _call_kernel)
     return functools.wraps(function)(call)

@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from optax_varynorm._batches import one_by_one
+from optax_varynorm.kernels import one_kernel
 
 
 def halvings(factor, number):
@@ -39,3 +41,22 @@ def test_derivatives_pass_through():
     points = jnp.arange(6.0).reshape(3, 2)
     np.testing.assert_allclose(jax.jacfwd(square)(points[1]), 2 * points[1])
     np.testing.assert_allclose(jax.vmap(jax.jacfwd(square))(points), 2 * points)
+
+
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_kernels_of_batches_take_empty_arrays_and_arrays_from_outside(count):
+    scale = jnp.arange(1.0, count + 1)
+    numbers = jnp.arange(5.0 * count).reshape(count, 5)
+    nothing = jnp.zeros((count, 0, 3))
+
+    def decayed(factor, numbers, nothing):
+        @one_kernel
+        def run(numbers, nothing):
+            total, _ = jax.lax.scan(lambda total, x: (total / 2 + x, None), 0.0, numbers)
+            return factor * total, nothing + 1
+
+        return run(numbers, nothing)
+
+    totals, still_nothing = jax.jit(jax.vmap(decayed))(scale, numbers, nothing)
+    np.testing.assert_allclose(totals, scale * (numbers @ 2.0 ** jnp.arange(-4, 1)), rtol=1e-6)
+    assert still_nothing.shape == nothing.shape
