@@ -58,5 +58,5 @@ def test_kernels_of_batches_take_empty_arrays_and_arrays_from_outside(count):
         return run(numbers, nothing)
 
     totals, still_nothing = jax.jit(jax.vmap(decayed))(scale, numbers, nothing)
-    np.testing.assert_allclose(totals, scale * (numbers @ 2.0 ** jnp.arange(-4, 1)), rtol=1e-6)
+    np.testing.assert_allclose(totals, scale * (numbers @ 2.0 ** jnp.arange(-4.0, 1.0)), rtol=1e-6)
     assert still_nothing.shape == nothing.shape
