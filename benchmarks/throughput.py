@@ -14,7 +14,7 @@ pass to pass; programs take turns, and rates and ratios are medians over the tur
   each with an order of the rows of its own, and counts the examples of all. Learners that are one a
   coordinate look only at what is not zero (but with ``--dense``), in ``vn.one_kernel``; models at
   once are shared out to as many devices of JAX as there are cores, and once more on one core, as
-  Vowpal Wabbit learns.
+  Vowpal Wabbit learns, and there also by ``vmap`` alone, without ``vn.one_kernel``.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def ours(optimizer, models, stream):
     return continued(jax.vmap(play, in_axes=(0, 0, None, None)), carries, orders, *data)
 
 
-def ours_sparse(optimizer, models, stream, cores):
+def ours_sparse(optimizer, models, stream, cores, compiled=vn.one_kernel):
     """The same, with rounds that look only at what is not zero."""
     count, dimension = stream.features.shape
     play_round, state = linear.sparse_rounds(optimizer, dimension)
@@ -92,7 +92,7 @@ def ours_sparse(optimizer, models, stream, cores):
 
         return jax.lax.scan(play_row, state, order)
 
-    play = vn.one_kernel(play)
+    play = compiled(play)
     data = (*map(jnp.asarray, (*short_rows(stream.features), stream.labels)),)
     if models == 1:
         return continued(play, state, jnp.arange(count), *data)
@@ -203,6 +203,9 @@ def main():
                 for cores in sorted({1, math.gcd(count, arguments.cores)}):
                     label = f"{text}, {cores} core{'s' * (cores > 1)}" if count > 1 else text
                     programs[label] = (ours_sparse(optimizer, count, stream, cores), count * rows)
+                if count > 1:
+                    plain = ours_sparse(optimizer, count, stream, 1, compiled=lambda play: play)
+                    programs[f"{text}, 1 core, many kernels"] = (plain, count * rows)
             else:
                 print(f"Left out: vn.{name}, which does not exist.")
         records = show(interleave(programs, arguments.turns))

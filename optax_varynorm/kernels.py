@@ -25,11 +25,14 @@ def one_kernel(function: Callable) -> Callable:
     ``jit`` for loops whose rounds are small, as those of ``sparse_predict_then_update`` are.
     Batched by ``vmap``, eight members are a kernel, and the kernels run one after another.
 
-    Nothing in a kernel runs in parallel, and there must be no product of matrices, no sort and no
-    scatter in it: XLA does not compile those there.
+    Nothing in a kernel runs in parallel, and XLA does not compile there what it leaves to libraries
+    or makes parallel: products of matrices, sorts, linear algebra, callbacks, indexed updates
+    (``.at[i].set``) under ``vmap``, and sums of 4,096 numbers or more, those of all members of a
+    kernel taken together. Leave such work outside: return the losses, and take their mean there.
+    Derivatives are forward ones only (``jax.jvp``), as those of ``while_loop`` are.
 
     Args:
-      function: from trees of arrays to a tree of arrays.
+      function: from trees of arrays to a tree of arrays. It may use arrays from outside.
 
     >>> import jax, jax.numpy as jnp, optax_varynorm as vn
     >>> def decayed_sum(numbers):
@@ -41,6 +44,8 @@ def one_kernel(function: Callable) -> Callable:
     """
 
     def run_batch(each, batch):
+        if not len(batch[0]):
+            return jax.vmap(each)(*batch)
         several = one_kernel(jax.vmap(each))
         in_blocks = len(batch[0]) // MOST_IN_A_KERNEL * MOST_IN_A_KERNEL
         parts = []
@@ -57,8 +62,17 @@ def one_kernel(function: Callable) -> Callable:
             parts.append(several(*(array[in_blocks:] for array in batch)))
         return [*map(lambda *arrays: jnp.concatenate(arrays), *parts)]
 
-    call = batched_by(run_batch, _calls_inside_merged(function), _call_kernel)
-    return functools.wraps(function)(call)
+    run = batched_by(
+        run_batch,
+        _calls_inside_merged(lambda arguments, keywords: function(*arguments, **keywords)),
+        _call_kernel,
+    )
+
+    @functools.wraps(function)
+    def call(*arguments, **keywords):
+        return run(arguments, keywords)
+
+    return call
 
 
 def _calls_inside_merged(function):
@@ -82,6 +96,9 @@ def _call_kernel(function, *arrays):
             *(next(rest) if flag else np.zeros(array.shape, array.dtype) for array, flag in flagged)
         )
 
-    read = [array for array, flag in zip(arrays, is_read, strict=True) if flag]
+    # Nor for a large constant, which aborts the process: behind the barrier it is none.
+    read = jax.lax.optimization_barrier(
+        [array for array, flag in zip(arrays, is_read, strict=True) if flag]
+    )
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
         return jax.jit(of_read)(*read)

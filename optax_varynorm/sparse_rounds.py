@@ -66,8 +66,9 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
     predictions are those of ``predict_then_update``, to rounding.
 
     An example is ``indices``, which must differ from each other, and ``values``. Examples are
-    filled up to one length by the index ``size``, any number of times, and zeros. A prediction that
-    ``update`` does not learn from is forgotten. ``vmap`` runs several models at once.
+    filled up to one length by the index ``size``, any number of times, and zeros. Indices above it
+    are not looked for, and do harm. A prediction that ``update`` does not learn from is forgotten.
+    ``vmap`` runs several models at once, fastest by ``vmap(one_kernel(...))`` of a scan.
 
     Args:
       optimizer: ``diagonal_scale_invariant``, ``scale_invariant`` of more than 512 features, or
@@ -97,7 +98,7 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
     @functools.cache
     def learner_and_layout(size, bits):
         learner = learner_of(size)
-        return learner, _layout(learner, jnp.dtype(f"float{jnp.iinfo(bits).bits}"))
+        return learner, _layout(learner, _dtype_of(bits))
 
     def init(size, dtype=jnp.float32):
         learner = learner_of(size)
@@ -128,6 +129,12 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
 
         # Narrower integers could not count the rows of several models.
         indices = jnp.asarray(indices, jnp.int32)
+        values = jnp.asarray(values, _dtype_of(state.rows.dtype))
+        if indices.shape != values.shape or indices.ndim != 1 or not indices.size:
+            raise ValueError(
+                "An example is as many indices as values, at least one of each, but these have the "
+                f"shapes {indices.shape} and {values.shape}. One without any: `[size]` and `[0.0]`."
+            )
         columns = take_columns(state.rows, indices, layout.width(Use.READ))
         shared = [
             jnp.broadcast_to(leaf, (len(indices), *leaf.shape))
@@ -139,6 +146,8 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
 
     def update(state, visit, gradient):
         _, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
+        # Its bits are kept, so it has to be a number like the others.
+        gradient = jnp.asarray(gradient, visit.learners.pending_gradient.dtype)
         learners = visit.learners._replace(pending_gradient=gradient)
         columns, tallies = (layout.to_columns(learners, use) for use in (Use.READ, Use.TALLY))
         rows = put_columns(state.rows, visit.indices, columns)
@@ -278,6 +287,11 @@ def _layout(learner, dtype) -> Layout:
 def _bits_of(dtype):
     """The integers as wide as a number."""
     return jnp.dtype(f"int{8 * jnp.dtype(dtype).itemsize}")
+
+
+def _dtype_of(bits):
+    """The numbers as wide as an integer."""
+    return jnp.dtype(f"float{jnp.iinfo(bits).bits}")
 
 
 def _to_bits(leaf):

@@ -468,3 +468,22 @@ def test_real_data_in_raw_units():
     model = VaryNormClassifier(shuffle=True, random_state=0).fit(X, y)
     assert model.progressive_loss_ < 0.25
     assert jax.tree.all(jax.tree.map(lambda leaf: np.isfinite(leaf).all(), model._played))
+
+
+def test_a_float64_model_says_what_it_needs_to_go_on():
+    rows, labels = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    with jax.enable_x64(True):
+        model = VaryNormClassifier(learner="diagonal").fit(rows, labels)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="jax_enable_x64"):
+        model.partial_fit(rows, labels)
+
+
+@pytest.mark.parametrize("learner", ["diagonal", "default"])
+def test_entries_of_one_place_that_add_up_to_infinity_are_refused(learner):
+    twice = scipy.sparse.csr_matrix(
+        (np.array([3e38, 3e38, 1.0], np.float32), np.array([3, 3, 4]), np.array([0, 2, 3])),
+        shape=(2, 64),
+    )
+    with pytest.raises(ValueError, match="infinity"):
+        VaryNormClassifier(learner=learner).fit(twice, [0, 1])
+    assert twice.nnz == 3  # the caller's matrix is as it was

@@ -355,3 +355,48 @@ def test_a_state_wider_than_the_weights_is_refused():
         learner = vn.sparse_predict_then_update(vn.per_coordinate(counting))
         with pytest.raises(ValueError, match="64 bits, wider than its weights of 32"):
             learner.init(5, jnp.float32)
+
+
+@pytest.mark.parametrize("kind", [jnp.int32, jnp.float16, jnp.float32, jnp.float64])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_gradients_may_be_numbers_of_another_kind(dtype, kind):
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    with jax.enable_x64(True):
+        indices, values = [0, 1], [1.0, 2.0]
+
+        def play(gradient):
+            state = learner.init(2, dtype)
+            for _ in range(6):
+                weights, visit = learner.predict(state, indices, values)
+                state = learner.update(state, visit, gradient)
+            return weights
+
+        weights = play(jnp.array([-1, -2], kind))
+        assert weights.dtype == dtype
+        np.testing.assert_array_equal(weights, play(jnp.array([-1, -2], dtype)))
+        assert np.all(weights > 0)
+
+
+def test_an_example_has_as_many_indices_as_values():
+    learner = vn.sparse_predict_then_update(OPTIMIZERS["coin_betting"])
+    state = learner.init(3)
+    for indices, values in (([], []), ([1], [1.0, 2.0]), (1, 1.0)):
+        with pytest.raises(ValueError, match="as many indices as values"):
+            learner.predict(state, jnp.asarray(indices, jnp.int32), jnp.asarray(values))
+
+
+@pytest.mark.parametrize("data", [np.arange(4000.0, dtype=np.float32) % 7, None])
+def test_a_kernel_uses_large_constants(data):
+    """XLA aborts the process if a kernel is called with one."""
+    data = jax.random.normal(jax.random.key(0), (4000,)) if data is None else data
+
+    @one_kernel
+    def play(scale, *, start=0.0):
+        return jax.lax.scan(lambda total, x: (total / 2 + scale * x, None), start, data)[0]
+
+    scales = jnp.arange(9.0)
+    totals = jax.jit(jax.vmap(lambda scale: play(scale, start=1.0)))(scales)
+    expected = np.sum(np.float64(data) * 0.5 ** np.arange(3999.0, -1, -1))
+    np.testing.assert_allclose(totals, scales * expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(play)(scales[2]), 2 * expected, rtol=1e-5)
+    assert jax.jit(jax.vmap(play))(scales[:0]).shape == (0,)

@@ -2,11 +2,13 @@
 
 import numbers
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -25,7 +27,18 @@ class OnlineLinearModel(BaseEstimator):
         """Rows as CSR or dense, in the dtype to learn in, and their targets."""
         # The first of the dtypes is what others, such as those of integers, become.
         dtypes = [jnp.result_type(float), np.float32] if restart else [self._played.averages.dtype]
-        return validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, reset=restart, **checks)
+        if dtypes[0] == np.float64 and not jax.config.jax_enable_x64:
+            raise ValueError(
+                "This model was fitted in float64. To go on, call "
+                "`jax.config.update('jax_enable_x64', True)` first; or `fit` it anew."
+            )
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, reset=restart, **checks)
+        if issparse(X) and not X.has_canonical_format:
+            # Entries of one place count as their sum, which may be infinite where they are not.
+            X = X.copy()
+            X.sum_duplicates()
+            assert_all_finite(X, input_name="X")
+        return X, y
 
     def _start(self, loss, loss_parameter, outputs, dtype):
         """Forget everything; read the parameters."""
