@@ -2,7 +2,6 @@
 
 import numbers
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -27,7 +26,7 @@ class OnlineLinearModel(BaseEstimator):
         """Rows as CSR or dense, in the dtype to learn in, and their targets."""
         # The first of the dtypes is what others, such as those of integers, become.
         dtypes = [jnp.result_type(float), np.float32] if restart else [self._played.averages.dtype]
-        if dtypes[0] == np.float64 and not jax.config.jax_enable_x64:
+        if dtypes[0] == np.float64 and jnp.result_type(float) != np.float64:
             raise ValueError(
                 "This model was fitted in float64. To go on, call "
                 "`jax.config.update('jax_enable_x64', True)` first; or `fit` it anew."
