@@ -487,3 +487,12 @@ def test_entries_of_one_place_that_add_up_to_infinity_are_refused(learner):
     with pytest.raises(ValueError, match="infinity"):
         VaryNormClassifier(learner=learner).fit(twice, [0, 1])
     assert twice.nnz == 3  # the caller's matrix is as it was
+
+
+def test_after_the_stream_the_weights_are_those_that_were_played():
+    """A budget that is spent by then is spent for rows to come, too."""
+    rows, targets = datasets.make_friedman1(3000, noise=1.0, random_state=0)
+    model = VaryNormRegressor(loss="squared").fit(rows[:2500], targets[:2500])
+    held_out = np.mean(np.abs(model.predict(rows[2500:]) - targets[2500:]))
+    played = np.abs(model.progressive_predictions_ - targets[:2500])[-500:]
+    assert held_out < 1.2 * np.mean(played)

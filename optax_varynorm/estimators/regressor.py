@@ -38,7 +38,7 @@ class VaryNormRegressor(RegressorMixin, OnlineLinearModel):
         for the learner's default.
       fit_intercept: add a constant feature of one.
       average: whether the coefficients are the average of all points played, which has a
-        guarantee and, with the default learner, mostly predicts better, or the last one.
+        guarantee, or the last one.
       shuffle: whether ``fit`` goes through the rows in random order; ``partial_fit`` never does.
       random_state: of the shuffle.
 

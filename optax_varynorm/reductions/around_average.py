@@ -114,6 +114,8 @@ def around_average(
         # A score that is no number is played at nothing.
         share = jnp.where(score <= most, 1, _precision.ratio(most, score))
         share = jnp.where(jnp.isfinite(score), share, 0)
+        # Features that are zero, as after the last row, say nothing about what is left.
+        share = jnp.where(score == 0, state.followed_share, share)
         step = jax.tree.map(
             lambda point, mean, w: point + share * mean - w, around_point, average, params
         )
