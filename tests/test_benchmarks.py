@@ -96,6 +96,7 @@ def test_the_race_plays_what_the_online_loop_plays(tmp_path):
 
 
 def needs(*packages):
+    """For tests against libraries of the ``race`` extra, which the others do without."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     return pytest.mark.skipif(bool(missing), reason=f"pip install {' '.join(missing)}")
 
