@@ -94,43 +94,43 @@ def matrices_of(states):
     return jax.jit(jax.vmap(lambda state: norm.inverse_matrix(state).block(None)))(states)
 
 
-def projections(domain, recorded):
-    """A program that projects round by round, and the largest error."""
-    norm = vn.full_matrix_norm(1.0)
+def in_turn(function, cases, times):
+    """A program that applies a function to each case in turn, again and again; sums, and maxima."""
 
     @jax.jit
-    def run(recorded):
-        def one(carry, each):
-            state, point, multipliers = each
-            found = domain.project(norm, state, point, multipliers)
-            return carry + found.point, found.error
+    def run(cases):
+        def one(carry, index):
+            result, error = function(jax.tree.map(lambda leaf: leaf[index], cases))
+            return (carry[0] + result, jnp.maximum(carry[1], error)), None
 
-        return jax.lax.scan(one, jnp.zeros_like(recorded[1][0]), recorded)
+        turns = jnp.tile(jnp.arange(KEPT, dtype=jnp.int32), times)
+        zeros = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+            jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], cases)),
+        )
+        return jax.lax.scan(one, zeros, turns)[0]
 
-    return run
-
-
-@jax.jit
-def factorizations(matrices):
-    def one(carry, matrix):
-        return carry + jnp.diagonal(jnp.linalg.cholesky(matrix)), None
-
-    return jax.lax.scan(one, jnp.zeros_like(matrices[0, 0]), matrices)
+    return lambda: run(cases)
 
 
 def measure(name: str, d: int, stream: str, dtype, turns: int) -> dict:
     domain, recorded = record(name, d, stream, dtype)
+    norm = vn.full_matrix_norm(1.0)
     matrices = matrices_of(recorded[0])
-    run = projections(domain, recorded)
-    repeats = max(1, 2000 // d)
+    times = max(1, 2000 // d)
 
-    def repeat(program, argument):
-        return lambda: [program(argument) for _ in range(repeats)]
+    def project(case):
+        found = domain.project(norm, *case)
+        return found.point, found.error
 
+    def factorize(matrix):
+        return jnp.diagonal(jnp.linalg.cholesky(matrix)), jnp.zeros((), dtype)
+
+    run = in_turn(project, recorded, times)
     timing = interleave(
         {
-            "projection": (repeat(run, recorded), KEPT * repeats),
-            "cholesky": (repeat(factorizations, matrices), KEPT * repeats),
+            "projection": (run, KEPT * times),
+            "cholesky": (in_turn(factorize, matrices, times), KEPT * times),
         },
         turns,
     )
@@ -141,7 +141,7 @@ def measure(name: str, d: int, stream: str, dtype, turns: int) -> dict:
         "stream": stream,
         "dtype": jnp.dtype(dtype).name,
         "condition": float(eigenvalues[-1] / eigenvalues[0]),
-        "error": float(jnp.max(run(recorded)[1])),
+        "error": float(run()[1]),
         "microseconds": 1e6 * timing.seconds_a_round("projection"),
         "cholesky": 1e6 * timing.seconds_a_round("cholesky"),
         "ratio": timing.ratio("projection", "cholesky"),

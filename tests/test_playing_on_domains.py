@@ -246,7 +246,7 @@ def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
     def search(point, start):
         metric = metric_of(norm, inverse, point, lambda flat: flat)
         constraint = domain.constraint(point)
-        return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)
+        return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)[0]
 
     cold = search(point, domain.first_multipliers(point))
     warm = search(1.001 * point, cold.multipliers)
@@ -256,3 +256,13 @@ def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
     assert int(warm.tried) == 1
     found = domain.project(norm, inverse, 1.001 * point, cold.multipliers)
     np.testing.assert_array_equal(found.multipliers, warm.multipliers)
+
+
+@pytest.mark.parametrize("size", [1, 31, 300])
+def test_fixed_entries_are_arranged_in_order(size):
+    fixed = np.random.default_rng(size).random(size) < 0.4
+    order, places, count = active_set.arrange(jnp.asarray(fixed), more=2)
+    assert order.shape == (size + 2,)
+    assert int(count) == np.sum(fixed)
+    np.testing.assert_array_equal(order[: int(count)], np.flatnonzero(fixed))
+    np.testing.assert_array_equal(places[fixed], np.arange(np.sum(fixed)))

@@ -15,6 +15,7 @@ import pytest
 import threadpoolctl
 from jax.flatten_util import ravel_pytree
 
+from optax_varynorm.domains import active_set
 from tests import projecting
 from tests.projecting import PROBLEMS, matrix_norm, parted
 
@@ -174,6 +175,18 @@ SIMPLE = [name for name in PROBLEMS if name not in NOT_SIMPLE]
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_no_projection_is_wrong_unless_it_says_so(name):
     """From nothing; from the multipliers of another instance, which are of no use; in float32."""
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["box", "simplex"])
+def test_no_projection_of_large_matrices_is_wrong_unless_it_says_so(name, monkeypatch):
+    """As if these were large, their factors' rows gathered from what the norm keeps."""
+    monkeypatch.setattr(active_set, "LARGEST_WHOLE", 0)
+    check(name)
+
+
+def check(name):
     with jax.enable_x64(True):
         cold = project_all(name, jnp.float64)
     if name in SIMPLE:

@@ -139,10 +139,7 @@ def find(
         return Found(multipliers, y, growth_of_errors(metric, flat) * error, target - y)
 
     def find_face(start) -> tuple[jax.Array, Found]:
-        assert ours.faces is not None
-        search = active_set.solve(ours, target, b, start)
-        z = target - search.moved + b.diagonal * search.multipliers
-        y = ours.faces.repair(ours.faces.nearest(z, b.diagonal, search.levels))
+        search, y = active_set.solve(ours, target, b, start)
         # With rows, three products: K and the inverse and K again, each with its rounding.
         error = search.error if ours.rows is None else 3 * search.error
         return search.is_settled, Found(search.multipliers, y, error, search.moved)

@@ -1,5 +1,6 @@
 """What the solvers ask of a norm, in flat vectors."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -80,6 +81,17 @@ class Stiffness(NamedTuple):
         """
         squares = jnp.sum(self.diagonal) * jnp.vdot(self.diagonal, multipliers**2)
         return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
+
+    def put_together(self) -> "Stiffness":
+        """The same with the whole matrix at hand, for small ones."""
+        matrix = self.block(None)
+
+        def block(indices):
+            rows = matrix.at[indices].get(mode="promise_in_bounds")
+            return rows.at[:, indices].get(mode="promise_in_bounds")
+
+        product = functools.partial(jnp.matmul, matrix, precision=jax.lax.Precision.HIGHEST)
+        return self._replace(times=product, block=block)
 
 
 def stiffness(metric: Metric, constraint: Constraint, size: int) -> Stiffness:

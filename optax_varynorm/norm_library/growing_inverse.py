@@ -96,9 +96,10 @@ def times(inverse: GrowingInverse, vector: jax.Array) -> jax.Array:
 def block(inverse: GrowingInverse, indices: jax.Array | None) -> jax.Array:
     """Rows and columns of the inverse that ``times`` multiplies with, all of them if ``None``."""
     matrix, terms = inverse.matrix, inverse.pending_terms
-    if indices is not None:
-        matrix, terms = matrix[indices][:, indices], terms[:, indices]
-    return matrix - _product(terms.T, terms)
+    if indices is None:
+        return _subtract_terms(matrix, terms)
+    chosen = terms[:, indices]
+    return matrix[indices][:, indices] - _product(chosen.T, chosen)
 
 
 def dense(inverse: GrowingInverse) -> jax.Array:
