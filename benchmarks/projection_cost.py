@@ -187,19 +187,16 @@ def main(arguments=None) -> None:
     names = results.pick("--domains", options.domains, TARGETS)
     streams = results.pick("--streams", options.streams, POWERS)
     sizes = [int(size) for size in options.sizes.split(",")]
-    with jax.enable_x64(options.x64):
-        rows = [
-            measure(name, size, stream, dtype, options.turns)
-            for name in names
-            for size in sizes
-            for stream in streams
-        ]
-    batches = [
-        measure_batch(name, size, options.seeds, options.turns)
-        for name in names
-        for size in sizes
-        if options.seeds and size <= 128
-    ]
+    rows, batches = [], []
+    for size in sizes:
+        for name in names:
+            for stream in streams:
+                with jax.enable_x64(options.x64):
+                    row = measure(name, size, stream, dtype, options.turns)
+                rows.append(row)
+                print(f"{name}, d = {size}, {stream}: {row['ratio']:.2f}", flush=True)
+            if options.seeds and size <= 128:
+                batches.append(measure_batch(name, size, options.seeds, options.turns))
     results.write(options.out / "projection_cost.json", {"alone": rows, "batches": batches})
     results.show(
         ["domain", "d", "stream", "condition", "error", "us", "cholesky us", "ratio", "target"],

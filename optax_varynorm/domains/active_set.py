@@ -79,7 +79,7 @@ def solve(
     assert faces is not None
     steps = stiffness.diagonal
     eps = jnp.finfo(target.dtype).eps
-    if target.size <= LARGEST_WHOLE:
+    if constraint.rows is None and target.size <= LARGEST_WHOLE:
         stiffness = stiffness.put_together()
 
     @one_sequence

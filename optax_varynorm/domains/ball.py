@@ -7,12 +7,15 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.domains import lanczos, secular
+from optax_varynorm._sequences import one_sequence
+from optax_varynorm.domains import lanczos, secular, short_lanczos
 from optax_varynorm.domains.by_constraint import Found, domain_of, find
 from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
 from optax_varynorm.domains.metric import stiffness
 
+# Up to here Lanczos' method is one kernel.
+LARGEST_SHORT = 64
 # Errors of Lanczos' method that a factorization need not make smaller.
 ACCURATE = {jnp.dtype(jnp.float32): 1e-4, jnp.dtype(jnp.float64): 1e-9}
 
@@ -143,6 +146,15 @@ def _round(shape, support, contains) -> Domain:
     def find_round(constraint, point, metric, start):
         if metric.inverse is None:
             return find(constraint, point, metric, start)
+        result = find_multiplier(constraint, point, metric, start)
+        rows = shape(point)[2]
+        if rows is None:
+            return result
+        # What K w is wrong by grows until it is w, by about the ratio of the triangle's pivots.
+        pivots = jnp.abs(jnp.diagonal(rows))
+        return result._replace(error=result.error * jnp.max(pivots) / jnp.min(pivots))
+
+    def find_multiplier(constraint, point, metric, start):
         ours, (flat, _) = constraint(point), ravel_pytree(point)
         middle, r, rows = shape(point)
         arrow = flat - middle if rows is None else rows @ (flat - middle)
@@ -160,15 +172,26 @@ def _round(shape, support, contains) -> Domain:
             return found(secular.solve(system, arrow, r, start), system.times, system.unit)
 
         b = stiffness(metric, ours, flat.size)
+        if rows is None and flat.size <= LARGEST_SHORT:
+            b = b.put_together()
         unit = jnp.mean(b.diagonal)
 
         def factorize(root) -> Found:
             system = secular.by_matrix(b.block(None))
             return found(secular.solve(system, arrow, r, root.multiplier), b.times, unit)
 
-        root = lanczos.solve(b.times, unit, arrow, r, start)
-        fast = found(root, b.times, unit)
-        is_close = fast.error <= ACCURATE[jnp.dtype(flat.dtype)]
-        return jax.lax.cond(is_close, lambda root: fast, factorize, root)
+        def is_close(result: Found):
+            return result.error <= ACCURATE[jnp.dtype(flat.dtype)]
+
+        def carefully(start) -> Found:
+            root = lanczos.solve(b.times, unit, arrow, r, start)
+            result = found(root, b.times, unit)
+            return jax.lax.cond(is_close(result), lambda root: result, factorize, root)
+
+        if flat.size > LARGEST_SHORT:
+            return carefully(start)
+        root = short_lanczos.solve(b.block(None), unit, arrow, r, start)
+        result = one_sequence(lambda root: found(root, b.times, unit))(root)
+        return jax.lax.cond(is_close(result), lambda start: result, carefully, start)
 
     return domain_of(constraint, support, contains, find_round)

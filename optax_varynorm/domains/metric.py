@@ -83,10 +83,12 @@ class Stiffness(NamedTuple):
         return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
 
     def put_together(self) -> "Stiffness":
-        """The same with the whole matrix at hand, for small ones."""
+        """The same with the whole matrix at hand, for small ones of sets without rows."""
         matrix = self.block(None)
 
         def block(indices):
+            if indices is None:
+                return matrix
             rows = matrix.at[indices].get(mode="promise_in_bounds")
             return rows.at[:, indices].get(mode="promise_in_bounds")
 
