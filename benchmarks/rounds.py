@@ -62,6 +62,20 @@ def scanned(play_round, carry, gradients):
     return lambda: run(carry, gradients)
 
 
+def stepped(play_round, carry, gradients):
+    """A program without arguments that calls a compiled step for each gradient, its state donated."""
+    step = jax.jit(lambda carry, gradient: play_round(carry, gradient)[0], donate_argnums=0)
+    kept = [jax.tree.map(jnp.copy, carry)]
+    gradients = [*gradients]
+
+    def run():
+        for gradient in gradients:
+            kept[0] = step(kept[0], gradient)
+        return kept[0]
+
+    return run
+
+
 def batched(play_round, carry, gradients):
     """The same for many streams at once, each from its own copy of the carry."""
     run = jax.jit(jax.vmap(lambda gradients: jax.lax.scan(play_round, carry, gradients)[0]))
