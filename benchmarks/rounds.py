@@ -63,7 +63,7 @@ def scanned(play_round, carry, gradients):
 
 
 def stepped(play_round, carry, gradients):
-    """A program without arguments that calls a compiled step for each gradient, its state donated."""
+    """A program without arguments that calls a compiled step for each gradient, state donated."""
     step = jax.jit(lambda carry, gradient: play_round(carry, gradient)[0], donate_argnums=0)
     kept = [jax.tree.map(jnp.copy, carry)]
     gradients = [*gradients]

@@ -11,8 +11,8 @@ def one_sequence(function: Callable) -> Callable:
     """The function, on a CPU compiled apart from what is around it; as it is elsewhere.
 
     XLA's CPU backend runs the operations of a loop's body or a branch through a queue and several
-    threads, which takes longer than operations on a few dozen numbers do, unless they are few or all
-    their arrays are short. A function that is kept apart is looked at by itself.
+    threads, which takes longer than operations on a few dozen numbers do, unless they are few or
+    all their arrays are short. A function that is kept apart is looked at by itself.
 
     Args:
       function: from trees of arrays to a tree of arrays. It may use arrays from outside.
