@@ -148,7 +148,13 @@ def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
     def prepare(face):
         order, places, count = arrange(face.fixed, border)
         first_size = jnp.sum(count > jnp.asarray(sizes[:-1], jnp.int32), dtype=jnp.int32)
-        products = jnp.stack([*map(stiffness.times, face.normals)]) if sums else face.normals
+        match sums:
+            case 0:
+                products = face.normals
+            case 1:
+                products = stiffness.times(face.normals[0])[None, :]
+            case _:
+                products = jax.vmap(stiffness.times)(face.normals)
         return order, places, count, first_size, products
 
     order, places, count, first_size, products = prepare(face)
