@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import optax_varynorm as vn
-from optax_varynorm.domains import active_set
+from optax_varynorm.domains import active_set, ball, short_lanczos
 from optax_varynorm.domains.metric import metric_of, stiffness
 from tests import projecting, reference
 from tests.playing import play, play_points, stream
@@ -266,3 +266,35 @@ def test_fixed_entries_are_arranged_in_order(size):
     assert int(count) == np.sum(fixed)
     np.testing.assert_array_equal(order[: int(count)], np.flatnonzero(fixed))
     np.testing.assert_array_equal(places[fixed], np.arange(np.sum(fixed)))
+
+
+@pytest.mark.parametrize("size", [1, 5, ball.LARGEST_SHORT, ball.LARGEST_SHORT + 1, 64])
+def test_balls_of_all_sizes_start_from_the_last_multipliers(size):
+    """Small ones in one kernel, from the round before; larger ones, and from nothing, with care."""
+    rng = np.random.default_rng(size)
+    root = rng.normal(size=(size, size)) / np.sqrt(size)
+    inverse = jnp.asarray(np.linalg.inv(np.eye(size) + 30 * root @ root.T), jnp.float32)
+    point = jnp.asarray(2 * rng.normal(size=size) / np.sqrt(size) + 1, jnp.float32)
+    domain = vn.l2_ball(0.5)
+    project = jax.jit(functools.partial(domain.project, projecting.matrix_norm))
+    cold = project(inverse, point, domain.first_multipliers(point))
+    warm = project(inverse, 1.01 * point, cold.multipliers)
+    again = project(inverse, 1.01 * point, domain.first_multipliers(point))
+    for found in (cold, warm, again):
+        assert bool(domain.contains(found.point))
+        assert float(found.error) <= 1e-4
+    np.testing.assert_allclose(warm.point, again.point, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 5, ball.LARGEST_SHORT])
+def test_one_kernel_solves_the_secular_equation_from_nearby(size):
+    """``t = u + kappa B u`` and ``|u| = r``, from a multiplier that is wrong by five percent."""
+    rng = np.random.default_rng(size)
+    basis = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    matrix = (basis * np.geomspace(0.1, 10, size)) @ basis.T
+    point, kappa = rng.normal(size=size), 3.0
+    target, radius = point + kappa * matrix @ point, np.linalg.norm(point)
+    numbers = (matrix, np.mean(np.diag(matrix)), target, radius, 1.05 * kappa)
+    root = jax.jit(short_lanczos.solve)(*(jnp.asarray(x, jnp.float32) for x in numbers))
+    np.testing.assert_allclose(root.multiplier, kappa, rtol=1e-3)
+    np.testing.assert_allclose(root.point, point, rtol=0, atol=1e-3 * radius)

@@ -14,8 +14,8 @@ from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
 from optax_varynorm.domains.metric import stiffness
 
-# Up to here Lanczos' method is one kernel.
-LARGEST_SHORT = 64
+# Up to here Lanczos' method is one kernel, in which sums of 4,096 numbers would not compile.
+LARGEST_SHORT = 48
 # Errors of Lanczos' method that a factorization need not make smaller.
 ACCURATE = {jnp.dtype(jnp.float32): 1e-4, jnp.dtype(jnp.float64): 1e-9}
 
