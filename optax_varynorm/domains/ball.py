@@ -9,10 +9,10 @@ from jax.scipy.linalg import solve_triangular
 from optax_varynorm import _arguments, _precision
 from optax_varynorm._sequences import one_sequence
 from optax_varynorm.domains import lanczos, secular, short_lanczos
-from optax_varynorm.domains.by_constraint import Found, domain_of, find
+from optax_varynorm.domains.by_constraint import Found, domain_of, find, in_wide_numbers
 from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
-from optax_varynorm.domains.metric import stiffness
+from optax_varynorm.domains.metric import Stiffness, stiffness
 
 # Up to here Lanczos' method is one kernel, in which sums of 4,096 numbers would not compile.
 LARGEST_SHORT = 48
@@ -143,55 +143,62 @@ def _round(shape, support, contains) -> Domain:
 
         return Constraint(nearest, slope, inside, rows, weighted if rows is None else None)
 
-    def find_round(constraint, point, metric, start):
-        if metric.inverse is None:
-            return find(constraint, point, metric, start)
-        result = find_multiplier(constraint, point, metric, start)
-        rows = shape(point)[2]
+    def as_found(constraint, point, metric, b: Stiffness, root: secular.Root) -> Found:
+        ours, (flat, _) = constraint(point), ravel_pytree(point)
+        middle, _, rows = shape(point)
+        mu = root.multiplier * root.point
+        moved = b.times(mu) if rows is None else metric.to_primal(ours.pull_back(mu))
+        scaled = jnp.mean(b.diagonal) * mu
+        error = kkt_error(ours, ours.apply(flat), ours.apply(moved), scaled)
         if rows is None:
-            return result
+            return Found(mu, middle + root.point, error, moved)
         # What K w is wrong by grows until it is w, by about the ratio of the triangle's pivots.
         pivots = jnp.abs(jnp.diagonal(rows))
-        return result._replace(error=result.error * jnp.max(pivots) / jnp.min(pivots))
+        growth = jnp.max(pivots) / jnp.min(pivots)
+        return Found(mu, middle + solve_triangular(rows, root.point), growth * error, moved)
 
-    def find_multiplier(constraint, point, metric, start):
+    def find_by_factors(constraint, point, metric, start) -> Found:
+        ours, (flat, _) = constraint(point), ravel_pytree(point)
+        middle, r, _ = shape(point)
+        b = stiffness(metric, ours, flat.size)
+        system = secular.by_matrix(b.block(None))
+        root = secular.solve(system, ours.apply(flat - middle), r, length(start) / r)
+        return as_found(constraint, point, metric, b, root)
+
+    def find_round(constraint, point, metric, start) -> Found:
+        if metric.inverse is None:
+            return find(constraint, point, metric, start)
         ours, (flat, _) = constraint(point), ravel_pytree(point)
         middle, r, rows = shape(point)
-        arrow = flat - middle if rows is None else rows @ (flat - middle)
-        start = length(start) / r
-
-        def found(root, times, unit) -> Found:
-            mu = root.multiplier * root.point
-            moved = times(mu)
-            error = kkt_error(ours, ours.apply(flat), moved, unit * mu)
-            to_point = root.point if rows is None else solve_triangular(rows, root.point)
-            return Found(mu, middle + to_point, error, moved if rows is None else None)
-
-        if metric.is_diagonal and rows is None:
-            system = secular.by_diagonal(jnp.broadcast_to(metric.inverse(), flat.shape))
-            return found(secular.solve(system, arrow, r, start), system.times, system.unit)
-
+        arrow = ours.apply(flat - middle)
+        multiplier = length(start) / r
         b = stiffness(metric, ours, flat.size)
-        if rows is None and flat.size <= LARGEST_SHORT:
+        if metric.is_diagonal and rows is None:
+            root = secular.solve(secular.by_diagonal(b.diagonal), arrow, r, multiplier)
+            return as_found(constraint, point, metric, b, root)
+
+        is_short = rows is None and flat.size <= LARGEST_SHORT
+        if is_short:
             b = b.put_together()
         unit = jnp.mean(b.diagonal)
 
-        def factorize(root) -> Found:
-            system = secular.by_matrix(b.block(None))
-            return found(secular.solve(system, arrow, r, root.multiplier), b.times, unit)
+        def is_close(found: Found):
+            return found.error <= ACCURATE[jnp.dtype(flat.dtype)]
 
-        def is_close(result: Found):
-            return result.error <= ACCURATE[jnp.dtype(flat.dtype)]
+        def carefully(multiplier) -> Found:
+            root = lanczos.solve(b.times, unit, arrow, r, multiplier)
+            found = as_found(constraint, point, metric, b, root)
 
-        def carefully(start) -> Found:
-            root = lanczos.solve(b.times, unit, arrow, r, start)
-            result = found(root, b.times, unit)
-            return jax.lax.cond(is_close(result), lambda root: result, factorize, root)
+            def factorize(found) -> Found:
+                wide = in_wide_numbers(find_by_factors)
+                return wide(constraint, point, metric, found.multipliers)
 
-        if flat.size > LARGEST_SHORT:
-            return carefully(start)
-        root = short_lanczos.solve(b.block(None), unit, arrow, r, start)
-        result = one_sequence(lambda root: found(root, b.times, unit))(root)
-        return jax.lax.cond(is_close(result), lambda start: result, carefully, start)
+            return jax.lax.cond(is_close(found), lambda found: found, factorize, found)
+
+        if not is_short:
+            return carefully(multiplier)
+        root = short_lanczos.solve(b.block(None), unit, arrow, r, multiplier)
+        found = one_sequence(lambda root: as_found(constraint, point, metric, b, root))(root)
+        return jax.lax.cond(is_close(found), lambda _: found, carefully, multiplier)
 
     return domain_of(constraint, support, contains, find_round)

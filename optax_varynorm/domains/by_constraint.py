@@ -8,17 +8,21 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from optax_varynorm import _precision
+from optax_varynorm import _float64, _precision
 from optax_varynorm._batches import one_by_one
 from optax_varynorm.domains import active_set, newton
-from optax_varynorm.domains.constraint import Constraint, kkt_error
+from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, Projection, select, stay
 from optax_varynorm.domains.metric import (
     Metric,
     local_stiffness,
     metric_of,
+    metric_of_inverse,
     stiffness,
 )
+
+# An error of float32 that float64 need not make smaller.
+ACCURATE = 1e-3
 
 
 def domain_of(
@@ -33,9 +37,10 @@ def domain_of(
 
     * a diagonal norm, ``K = I`` and a set with a weighted projection: that one, in its O(d) or
       O(d log d);
-    * a polyhedral set in a quadratic norm: ``active_set.solve``. Where that goes round in circles
-      it starts again from what the next one finds;
-    * everything else: ``newton.solve``, O(d^3) for each of a few steps.
+    * a polyhedral set in a quadratic norm: ``active_set.solve``. Where that goes round in circles,
+      or float32 is not enough, the next one;
+    * everything else: ``newton.solve``, O(d^3) for each of a few steps, in quadratic norms in
+      float64.
 
     ``find_in`` replaces this choice where a set has a better one.
     """
@@ -54,13 +59,10 @@ def domain_of(
 
             def move(staying):
                 found = (find_in or find)(constraint, staying.point, metric, staying.multipliers)
-                normal = ours.pull_back(found.multipliers)
-                residual = metric.to_primal(normal) if found.moved is None else found.moved
-                moved = flat - residual if found.point is None else found.point
                 return Projection(
-                    unravel(moved),
-                    unravel(residual),
-                    unravel(normal),
+                    unravel(found.point),
+                    unravel(found.moved),
+                    unravel(ours.pull_back(found.multipliers)),
                     found.error,
                     found.multipliers,
                 )
@@ -97,15 +99,15 @@ def _first(constraint: Constraint, flat: jax.Array) -> jax.Array:
 class Found(NamedTuple):
     """Attributes:
     multipliers: of the projection.
-    point: where it is known better than by ``v - w``, else ``None``.
+    point: ``w``.
     error: ``Projection.error``.
-    moved: ``v - w`` where it is known already, else ``None``.
+    moved: ``v - w``.
     """
 
     multipliers: jax.Array
-    point: jax.Array | None
+    point: jax.Array
     error: jax.Array
-    moved: jax.Array | None = None
+    moved: jax.Array
 
 
 def find(
@@ -121,42 +123,87 @@ def find(
     if metric.is_diagonal and ours.rows is None and ours.nearest_weighted is not None:
         inverse = jnp.broadcast_to(metric.inverse(), flat.shape)
         nearest = ours.nearest_weighted(flat, 1 / inverse)
-        multipliers = (flat - nearest) / inverse
-        scaled = jnp.mean(inverse) * multipliers
-        return Found(multipliers, nearest, kkt_error(ours, flat, flat - nearest, scaled))
+        moved = flat - nearest
+        multipliers = moved / inverse
+        error = kkt_error(ours, flat, moved, jnp.mean(inverse) * multipliers)
+        return Found(multipliers, nearest, error, moved)
 
-    b = stiffness(metric, ours, flat.size)
-    target = ours.apply(flat)
-
-    def find_safely(start) -> Found:
-        matrix = b.block(None)
-        multipliers, y, error = newton.solve(
-            ours, target, lambda mu: matrix @ mu, lambda mu: matrix, start
-        )
-        # By the norm itself too: the matrix of a set with rows has rounding of its own.
-        moved, scaled = b.times(multipliers), jnp.mean(b.diagonal) * multipliers
-        error = jnp.maximum(error, kkt_error(ours, target, moved, scaled))
-        return Found(multipliers, y, growth_of_errors(metric, flat) * error, target - y)
-
-    def find_face(start) -> tuple[jax.Array, Found]:
-        search, y = active_set.solve(ours, target, b, start)
-        # With rows, three products: K and the inverse and K again, each with its rounding.
-        error = search.error if ours.rows is None else 3 * search.error
-        return search.is_settled, Found(search.multipliers, y, error, search.moved)
-
-    def find_safely_then_face(found) -> Found:
-        safe = find_safely(start)
-        is_settled, face = find_face(safe.multipliers)
-        return select(is_settled, face, safe)
-
+    find_safely = in_wide_numbers(_find_safely)
     if ours.faces is None:
-        found = find_safely(start)
-    else:
-        is_settled, found = find_face(start)
-        found = jax.lax.cond(is_settled, lambda found: found, find_safely_then_face, found)
+        return find_safely(constraint, point, metric, start)
+
+    has_wider = _float64.is_wider(flat.dtype)
+    is_settled, face = _find_face(constraint, point, metric, start)
+    is_found = is_settled & (face.error <= ACCURATE) if has_wider else is_settled
+
+    def find_otherwise(face) -> Found:
+        best = jnp.where(is_settled, face.multipliers, start)
+        safe = find_safely(constraint, point, metric, best)
+        if has_wider:
+            return safe
+        is_settled_now, face = _find_face(constraint, point, metric, safe.multipliers)
+        return select(is_settled_now, face, safe)
+
+    return jax.lax.cond(is_found, lambda face: face, find_otherwise, face)
+
+
+def _find_face(constraint, point, metric, start) -> tuple[jax.Array, Found]:
+    ours, (flat, _) = constraint(point), ravel_pytree(point)
+    b = stiffness(metric, ours, flat.size)
+    search, y = active_set.solve(ours, ours.apply(flat), b, start)
     if ours.rows is None:
-        return found
-    return found._replace(point=None, moved=None)
+        return search.is_settled, Found(search.multipliers, y, search.error, search.moved)
+    moved = metric.to_primal(ours.pull_back(search.multipliers))
+    # Three products: K and the inverse and K again, each with its rounding.
+    return search.is_settled, Found(search.multipliers, flat - moved, 3 * search.error, moved)
+
+
+def _find_safely(constraint, point, metric, start) -> Found:
+    ours, (flat, _) = constraint(point), ravel_pytree(point)
+    b = stiffness(metric, ours, flat.size)
+    target, matrix = ours.apply(flat), b.block(None)
+    multipliers, y, error = newton.solve(
+        ours, target, lambda mu: matrix @ mu, lambda mu: matrix, start
+    )
+    # By the norm itself too: the matrix of a set with rows has rounding of its own.
+    scaled = jnp.mean(b.diagonal) * multipliers
+    error = jnp.maximum(error, kkt_error(ours, target, b.times(multipliers), scaled))
+    error = growth_of_errors(metric, flat) * error
+    if ours.rows is None:
+        return Found(multipliers, y, error, target - y)
+    moved = metric.to_primal(ours.pull_back(multipliers))
+    return Found(multipliers, flat - moved, error, moved)
+
+
+def in_wide_numbers(find: Callable[..., Found]) -> Callable[..., Found]:
+    """A ``find`` for quadratic norms, in float64 where the machine has it.
+
+    Float32 has too few digits for some sets in norms whose condition number is 1e4 or more: there
+    rounding alone changes what the matrix does to a vector by some of its length.
+    """
+
+    def find_wide(constraint, point, metric, start) -> Found:
+        flat, _ = ravel_pytree(point)
+        if not _float64.is_wider(flat.dtype):
+            return find(constraint, point, metric, start)
+
+        @_float64.in_float64
+        def find_and_round(point, inverse, start) -> Found:
+            wide = _precision.cast((point, inverse, start), jnp.dtype(jnp.float64))
+            found = find(constraint, wide[0], metric_of_inverse(wide[1]), wide[2])
+            rounded = _precision.cast(found, flat.dtype)
+            # What rounding to float32 costs, in the units of the error.
+            lost = length(found.point - rounded.point.astype(found.point.dtype))
+            smallest = _precision.rounding(flat.dtype) * length(ravel_pytree(wide[0])[0])
+            error = found.error + lost / (length(found.moved) + smallest)
+            return rounded._replace(error=error.astype(flat.dtype))
+
+        inverse = metric.inverse() if metric.is_diagonal else metric.dense(flat.size)
+        found = find_and_round(point, inverse, start)
+        ours = constraint(point)
+        return found if ours.rows is not None else found._replace(point=ours.nearest(found.point))
+
+    return find_wide
 
 
 def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:
@@ -185,4 +232,5 @@ def _find_in_any_norm(constraint: Constraint, metric: Metric, flat: jax.Array, s
     outward = target - constraint.nearest(target)
     begin = jnp.where(jnp.any(start != 0), start, outward)
     multipliers, y, error = newton.solve(constraint, target, moved, local, begin)
-    return Found(multipliers, y if constraint.rows is None else None, error)
+    residual = metric.to_primal(constraint.pull_back(multipliers))
+    return Found(multipliers, y if constraint.rows is None else flat - residual, error, residual)

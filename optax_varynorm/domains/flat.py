@@ -128,12 +128,14 @@ def affine(matrix, offset) -> Domain:
     def find_affine(constraint, point, metric, start):
         if metric.inverse is None:
             return find(constraint, point, metric, start)
-        ours = constraint(point)
+        ours, (flat, _) = constraint(point), ravel_pytree(point)
         fastest = jax.vmap(metric.to_primal)(ours.rows)
         gram = ours.rows @ fastest.T
         gram = (gram + gram.T) / 2
-        target = ours.apply(ravel_pytree(point)[0])
+        target = ours.apply(flat)
         multipliers = jnp.linalg.solve(gram, target - ours.nearest(target))
-        return Found(multipliers, None, kkt_error(ours, target, gram @ multipliers, multipliers))
+        error = kkt_error(ours, target, gram @ multipliers, multipliers)
+        moved = multipliers @ fastest
+        return Found(multipliers, flat - moved, error, moved)
 
     return domain_of(constraint, support_of_unbounded, find_in=find_affine)

@@ -50,15 +50,24 @@ def metric_of(norm: VaryingNorm, norm_state: NormState, flat: jax.Array, unravel
 
     def dense():
         columns = jax.vmap(to_primal)(jnp.eye(flat.size, dtype=flat.dtype))
-        matrix = (columns + columns.T) / 2
-
-        def block(indices):
-            return matrix if indices is None else matrix[indices][:, indices]
-
-        return InverseMatrix(jnp.diagonal(matrix), block)
+        of_matrix = metric_of_inverse((columns + columns.T) / 2)
+        assert of_matrix.inverse is not None
+        return of_matrix.inverse()
 
     known = norm.inverse_matrix
     return Metric(to_primal, dense if known is None else lambda: known(norm_state), False)
+
+
+def metric_of_inverse(inverse: jax.Array) -> Metric:
+    """Of the quadratic norm with this inverse: a matrix, or a number or vector as its diagonal."""
+    if inverse.ndim < 2:
+        return Metric(lambda vector: inverse * vector, lambda: inverse, True)
+
+    def block(indices):
+        return inverse if indices is None else inverse[indices][:, indices]
+
+    known = InverseMatrix(jnp.diagonal(inverse), block)
+    return Metric(lambda vector: inverse @ vector, lambda: known, False)
 
 
 class Stiffness(NamedTuple):
