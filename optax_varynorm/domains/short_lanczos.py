@@ -7,6 +7,7 @@ made orthogonal again, and it ends after so many products. What it misses shows 
 projection; ``lanczos`` is for these cases.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,6 @@ import jax.numpy as jnp
 
 from optax_varynorm.domains import secular
 from optax_varynorm.domains.constraint import length
-from optax_varynorm.kernels import one_kernel
 
 MOST_PRODUCTS = 40
 # Two to five from the last round's multiplier.
@@ -27,6 +27,7 @@ class Basis(NamedTuple):
     next_vector: the next one.
     previous_vector: the last one.
     diagonal: of ``T``.
+    last_diagonal: its last entry, near which the next one may be.
     beside: the entries beside it, each in the row of the later vector.
     next_beside: the one to ``next_vector``.
     known: how many vectors there are.
@@ -38,6 +39,7 @@ class Basis(NamedTuple):
     next_vector: jax.Array
     previous_vector: jax.Array
     diagonal: jax.Array
+    last_diagonal: jax.Array
     beside: jax.Array
     next_beside: jax.Array
     known: jax.Array
@@ -45,7 +47,6 @@ class Basis(NamedTuple):
     missed: jax.Array
 
 
-@one_kernel
 def solve(matrix, unit, target, radius, start) -> secular.Root:
     """As ``lanczos.solve``, with the matrix ``B`` itself."""
     dtype, size = target.dtype, target.size
@@ -56,22 +57,28 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
     one = jnp.ones((), dtype)
     # The multiplier may grow a little until the next round, and then more would be missed.
     kappa = 1.25 * start * unit
+    reciprocal = 1 / unit
 
     def extend(basis: Basis) -> Basis:
-        vector, before = basis.next_vector, basis.next_beside
-        product = jnp.sum(matrix * vector[:, None], axis=0) / unit
-        along = jnp.sum(product * vector)
-        rest = product - along * vector - before * basis.previous_vector
-        beside = jnp.sqrt(jnp.sum(rest**2))
-        is_new = beside > 4 * eps * jnp.abs(along)
-        pivot = 1 + kappa * along - (kappa * before) ** 2 / basis.pivot
+        vector, before, near = basis.next_vector, basis.next_beside, basis.last_diagonal
+        product = reciprocal * combine(matrix, vector)
+        # Close to what is orthogonal to both vectors, so that the two sums need not wait for each
+        # other: the second one follows from Pythagoras without losing many digits.
+        rest = product - before * basis.previous_vector - near * vector
+        along = add_up(rest * vector)
+        square = add_up(rest**2) - along**2
+        entry = near + along
+        is_new = square > jnp.maximum(16 * eps * along**2, (4 * eps * entry) ** 2)
+        beside = jnp.sqrt(jnp.where(is_new, square, 1))
+        pivot = 1 + kappa * entry - (kappa * before) ** 2 / basis.pivot
         here = basis.known
         return Basis(
-            vectors=basis.vectors.at[here].set(vector, mode="promise_in_bounds"),
-            next_vector=rest / jnp.where(is_new, beside, 1),
+            vectors=_put(basis.vectors, here, vector),
+            next_vector=(rest - along * vector) * (1 / beside),
             previous_vector=vector,
-            diagonal=basis.diagonal.at[here].set(along, mode="promise_in_bounds"),
-            beside=basis.beside.at[here].set(before, mode="promise_in_bounds"),
+            diagonal=_put(basis.diagonal, here, entry),
+            last_diagonal=entry,
+            beside=_put(basis.beside, here, before),
             next_beside=beside,
             known=here + 1,
             pivot=pivot,
@@ -86,6 +93,7 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
             next_vector=target / long,
             previous_vector=jnp.zeros_like(target),
             diagonal=nothing,
+            last_diagonal=one,
             beside=nothing,
             next_beside=jnp.zeros((), dtype),
             known=jnp.zeros((), jnp.int32),
@@ -94,67 +102,82 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         ),
     )
     root = _newton(basis, long, radius, start * unit)
-    point = jnp.sum(root.point[:, None] * basis.vectors, axis=0)
+    point = combine(basis.vectors, root.point)
     return secular.Root(root.multiplier / unit, point * (radius / length(point)))
 
 
 def _newton(basis: Basis, long, radius, start) -> secular.Root:
-    r"""Multiplier and point in the basis, by :math:`I + \kappa T = L D L^\top`."""
-    nothing = jnp.zeros_like(basis.diagonal)
-    zero = jnp.zeros((), nothing.dtype)
+    r"""Multiplier and point in the basis.
+
+    With :math:`s = 1/\kappa` the point is :math:`t s (sI + T)^{-1} e_1`. Of the continued fraction
+
+    .. math:: R(s) = e_1^\top (sI + T)^{-1} e_1 = 1/c_1, \qquad
+              c_i = s + T_{ii} - T_{i,i+1}^2 / c_{i+1},
+
+    the derivatives are what the secular equation needs: :math:`-R'` is the square of
+    :math:`\|(sI + T)^{-1} e_1\|`. All terms of their recursions have the same sign.
+    """
     known = basis.known
-
-    def at(array, i):
-        return array.at[i].get(mode="promise_in_bounds")
-
-    def put(array, i, value):
-        return array.at[i].set(value, mode="promise_in_bounds")
-
-    def divide(kappa):
-        """The solution for a multiplier, and its product with the inverse of ``I + kappa T``."""
-
-        def forward(i, carry):
-            factors, halves, pivots, pivot, half = carry
-            factor = kappa * at(basis.beside, i) / pivot
-            pivot = 1 + kappa * (at(basis.diagonal, i) - factor * at(basis.beside, i))
-            half = jnp.where(i > 0, -factor * half, long)
-            arrays = put(factors, i, factor), put(halves, i, half / pivot), put(pivots, i, pivot)
-            return *arrays, pivot, half
-
-        factors, halves, pivots, _, _ = jax.lax.fori_loop(
-            0, known, forward, (nothing, nothing, nothing, zero + 1, zero)
-        )
-
-        def backward(j, carry):
-            solution, factor, last = carry
-            i = known - 1 - j
-            last = at(halves, i) - factor * last
-            return put(solution, i, last), at(factors, i), last
-
-        solution, _, _ = jax.lax.fori_loop(0, known, backward, (nothing, zero, zero))
-
-        def again(i, carry):
-            total, half = carry
-            half = at(solution, i) - at(factors, i) * half
-            return total + half**2 / at(pivots, i), half
-
-        inner, _ = jax.lax.fori_loop(0, known, again, (zero, zero))
-        return solution, inner
+    zero = jnp.zeros((), basis.diagonal.dtype)
+    nothing = jnp.zeros_like(basis.diagonal)
+    eps = float(jnp.finfo(zero.dtype).eps)
 
     def step(carry):
         kappa, _, _, steps = carry
-        solution, inner = divide(kappa)
-        square = jnp.sum(solution**2)
-        now = jnp.sqrt(square)
-        slope = (square - inner) / kappa
-        change = (now / radius - 1) * square / slope
-        wanted = jnp.where(change > -kappa, kappa + change, kappa / 2)
-        return jnp.where(jnp.isfinite(wanted), wanted, kappa), solution, now / radius - 1, steps + 1
+        s = 1 / kappa
 
-    eps = float(jnp.finfo(nothing.dtype).eps)
-    kappa, solution, _, _ = jax.lax.while_loop(
+        def up(j, carry):
+            inverses, inverse, first, second, beside = carry
+            i = known - 1 - j
+            ratio = beside * inverse
+            second = ratio**2 * (second - 2 * first**2 * inverse)
+            first = 1 + ratio**2 * first
+            inverse = 1 / (s + _at(basis.diagonal, i) - beside * ratio)
+            return _put(inverses, i, inverse), inverse, first, second, _at(basis.beside, i)
+
+        inverses, inverse, first, second, _ = jax.lax.fori_loop(
+            0, known, up, (nothing, zero, zero, zero, zero)
+        )
+        excess = long / radius * s * inverse * jnp.sqrt(first) - 1
+        flatness = s * (first * inverse - second / (2 * first))
+        change = excess / jnp.maximum(1 - flatness, eps)
+        wanted = jnp.where(change > -1, kappa + change * kappa, kappa / 2)
+        return jnp.where(jnp.isfinite(wanted), wanted, kappa), inverses, excess, steps + 1
+
+    kappa, inverses, _, _ = jax.lax.while_loop(
         lambda carry: (jnp.abs(carry[2]) > 4 * eps) & (carry[3] < MOST_NEWTON_STEPS),
         step,
         (start, nothing, zero + 1, jnp.zeros((), jnp.int32)),
     )
+
+    def down(i, carry):
+        solution, last = carry
+        last = -last * _at(basis.beside, i) * _at(inverses, i)
+        return _put(solution, i, last), last
+
+    first_entry = long / kappa * inverses[0]
+    solution, _ = jax.lax.fori_loop(1, known, down, (_put(nothing, 0, first_entry), first_entry))
     return secular.Root(kappa, solution)
+
+
+def _at(array, i):
+    return array.at[i].get(mode="promise_in_bounds")
+
+
+def _put(array, i, value):
+    return array.at[i].set(value, mode="promise_in_bounds")
+
+
+def combine(rows: jax.Array, weights: jax.Array) -> jax.Array:
+    """The sum of the rows with these weights, written out as four sums side by side."""
+    terms = [rows[i] * weights[i] for i in range(weights.size)]
+    parts = [functools.reduce(jnp.add, terms[i::4]) for i in range(min(4, len(terms)))]
+    return functools.reduce(jnp.add, parts)
+
+
+def add_up(numbers: jax.Array) -> jax.Array:
+    """Their sum. In a kernel it would be taken one by one, but halves are added side by side."""
+    while numbers.size > 8 and numbers.size % 2 == 0:
+        first, second = jnp.split(numbers, 2)
+        numbers = first + second
+    return jnp.sum(numbers)
