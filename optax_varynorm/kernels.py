@@ -14,6 +14,8 @@ from optax_varynorm._reading import reads
 # What eight models of a hundred features know stays in the processor's cache, and fewer would leave
 # vector registers idle.
 MOST_IN_A_KERNEL = 8
+# A sum of so many numbers does not compile in a kernel.
+TOO_LONG_A_SUM = 4096
 
 
 def one_kernel(function: Callable) -> Callable:

@@ -246,7 +246,7 @@ def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
     def search(point, start):
         metric = metric_of(norm, inverse, point, lambda flat: flat)
         constraint = domain.constraint(point)
-        return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)[0]
+        return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)
 
     cold = search(point, domain.first_multipliers(point))
     warm = search(1.001 * point, cold.multipliers)
@@ -261,7 +261,7 @@ def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
 @pytest.mark.parametrize("size", [1, 31, 300])
 def test_fixed_entries_are_arranged_in_order(size):
     fixed = np.random.default_rng(size).random(size) < 0.4
-    order, places, count = active_set.arrange(jnp.asarray(fixed), more=2)
+    order, places, count = jax.jit(lambda fixed: active_set.arrange(fixed, more=2))(fixed)
     assert order.shape == (size + 2,)
     assert int(count) == np.sum(fixed)
     np.testing.assert_array_equal(order[: int(count)], np.flatnonzero(fixed))
@@ -286,6 +286,33 @@ def test_balls_of_all_sizes_start_from_the_last_multipliers(size):
     np.testing.assert_allclose(warm.point, again.point, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("size", [1, 24])
+def test_the_last_row_of_an_inverse(size):
+    factor = np.tril(np.random.default_rng(size).normal(size=(size, size))) + 3 * np.eye(size)
+    row = jax.jit(vn.one_kernel(active_set.last_row_of_inverse))(jnp.asarray(factor, jnp.float32))
+    np.testing.assert_allclose(row, np.linalg.inv(factor)[-1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("sums", [2, 16])
+def test_products_of_simplices_have_many_sums(x64, sums):
+    """Few are a kernel's; more than fit into one are not."""
+    each, norm = 64 // sums, projecting.matrix_norm
+    domain = vn.product([vn.simplex() for _ in range(sums)])
+    rng = np.random.default_rng(sums)
+    inverse = jnp.asarray(np.linalg.inv(projecting.matrix("random", 64, rng)))
+    point = [jnp.asarray(part) for part in rng.normal(size=(sums, each))]
+    found = jax.jit(lambda point: domain.project(norm, inverse, point))(point)
+    assert float(found.error) <= 1e-6
+    assert bool(domain.contains(found.point))
+    # Each normal is highest, and level, where its simplex is positive.
+    for part, normal in zip(found.point, found.normal, strict=True):
+        level = np.max(normal)
+        np.testing.assert_allclose(np.where(part > 1e-9, normal, level), level, atol=1e-7)
+    np.testing.assert_allclose(
+        inverse @ jnp.concatenate(found.normal), jnp.concatenate(found.residual), atol=1e-9
+    )
+
+
 @pytest.mark.parametrize("size", [1, 5, ball.LARGEST_SHORT])
 def test_one_kernel_solves_the_secular_equation_from_nearby(size):
     """``t = u + kappa B u`` and ``|u| = r``, from a multiplier that is wrong by five percent."""
@@ -295,6 +322,8 @@ def test_one_kernel_solves_the_secular_equation_from_nearby(size):
     point, kappa = rng.normal(size=size), 3.0
     target, radius = point + kappa * matrix @ point, np.linalg.norm(point)
     numbers = (matrix, np.mean(np.diag(matrix)), target, radius, 1.05 * kappa)
-    root = jax.jit(short_lanczos.solve)(*(jnp.asarray(x, jnp.float32) for x in numbers))
+    root = jax.jit(vn.one_kernel(short_lanczos.solve))(
+        *(jnp.asarray(x, jnp.float32) for x in numbers)
+    )
     np.testing.assert_allclose(root.multiplier, kappa, rtol=1e-3)
     np.testing.assert_allclose(root.point, point, rtol=0, atol=1e-3 * radius)

@@ -15,7 +15,9 @@ A face costs one Cholesky factor of :math:`E B E^\top`, gathered into the smalle
 What else it takes is small, and put together so that starting it takes little time.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -24,8 +26,9 @@ import numpy as np
 
 from optax_varynorm._sequences import one_sequence
 from optax_varynorm.domains.constraint import Constraint, Face, length
+from optax_varynorm.domains.in_kernels import at, combine, put
 from optax_varynorm.domains.metric import Stiffness
-from optax_varynorm.kernels import one_kernel
+from optax_varynorm.kernels import TOO_LONG_A_SUM, one_kernel
 
 # One to three from a good start, up to twelve from a bad one; more are a circle.
 MOST_FACES = 16
@@ -39,7 +42,7 @@ class Search(NamedTuple):
     """Attributes:
     multipliers: on the face tried last.
     moved: ``B`` times the multipliers.
-    levels: the multipliers of the sums.
+    point: of the set.
     error: how far the KKT conditions are from holding, times how much that may matter for the
       point, in units of the distance moved.
     face: the one to try next.
@@ -49,7 +52,7 @@ class Search(NamedTuple):
 
     multipliers: jax.Array
     moved: jax.Array
-    levels: jax.Array
+    point: jax.Array
     error: jax.Array
     face: Face
     tried: jax.Array
@@ -68,71 +71,125 @@ class Solution(NamedTuple):
     growth: jax.Array
 
 
+class Order(NamedTuple):
+    """Attributes:
+    entries: the fixed ones, and then any others.
+    places: of each fixed entry in this order.
+    number: how many are fixed.
+    """
+
+    entries: jax.Array
+    places: jax.Array
+    number: jax.Array
+
+
+class Divided(NamedTuple):
+    """Attributes:
+    joined: one after the other, the last row of the factor's inverse and the factor's diagonal.
+      Both begin with the fixed entries in their order, and any numbers for the others. The row ends
+      with the sums and the right-hand side.
+    order: of the entries.
+    """
+
+    joined: jax.Array
+    order: Order
+
+
 def solve(
     constraint: Constraint, target: jax.Array, stiffness: Stiffness, start: jax.Array
-) -> tuple[Search, jax.Array]:
-    """The projection of ``target``, from multipliers ``start``, and the point of the set.
-
-    They are what was looked for if the search ``is_settled``.
-    """
+) -> Search:
+    """The projection of ``target``, from multipliers ``start``, if the search ``is_settled``."""
     faces = constraint.faces
     assert faces is not None
     steps = stiffness.diagonal
     eps = jnp.finfo(target.dtype).eps
-    if constraint.rows is None and target.size <= LARGEST_WHOLE:
+    sums = jax.eval_shape(faces.levels, start).size
+    is_small = target.size <= LARGEST_WHOLE and (sums + 1) ** 2 * target.size < TOO_LONG_A_SUM
+    if constraint.rows is None and is_small:
         stiffness = stiffness.put_together()
+        stiffness = stiffness._replace(times=functools.partial(combine, stiffness.block(None)))
+        groups = IN_KERNELS
+    else:
+        groups = IN_SEQUENCES
 
-    @one_sequence
-    def begin(start, moved) -> Search:
+    @groups.part
+    def first_search(start, moved) -> tuple[Search, jax.Array]:
         levels = faces.levels(start)
-        return Search(
+        search = Search(
             multipliers=start,
             moved=moved,
-            levels=levels,
+            point=target,
             error=jnp.asarray(jnp.inf, target.dtype),
             face=faces.at(target - moved + steps * start, steps, levels),
             tried=jnp.zeros((), jnp.int32),
             is_settled=jnp.zeros((), bool),
         )
+        return search, jnp.sqrt(eps) * length(target)
 
-    @one_sequence
-    def judge(tried_face: Face, tried, found: Solution, moved) -> Search:
+    @groups.whole
+    def begin(start):
+        return first_search(start, stiffness.times(start))
+
+    first, smallest = begin(start)
+
+    @groups.part
+    def compare(tried_face: Face, tried, found: Solution, moved) -> Search:
         y = target - moved
         z = y + steps * found.multipliers
         face = faces.at(z, steps, found.levels)
-        missed = y - faces.nearest(z, steps, found.levels)
+        nearest = faces.nearest(z, steps, found.levels)
+        missed = y - nearest
         missed_totals = _products(face.normals, y[None, :])[:, 0] - face.totals
         wrong = jnp.sqrt(jnp.sum(missed**2) + jnp.sum(missed_totals**2))
-        distance = length(moved) + jnp.sqrt(eps) * length(target)
+        distance = length(moved) + smallest
         error = found.growth * wrong + stiffness.rounding(found.multipliers)
         error = error / jnp.where(distance > 0, distance, 1)
-        same = jnp.all((face.fixed == tried_face.fixed) & (face.values == tried_face.values))
-        same &= jnp.all(face.normals == tried_face.normals)
+        same = (face.fixed == tried_face.fixed) & (face.values == tried_face.values)
+        same = jnp.all(same & jnp.all(face.normals == tried_face.normals, axis=0))
         # A face that stays, but whose plane was not reached, is none.
         settled = (same & (wrong <= 0.1 * distance)) | (wrong <= 8 * eps * distance)
-        return Search(found.multipliers, moved, found.levels, error, face, tried + 1, settled)
+        point = faces.repair(nearest)
+        return Search(found.multipliers, moved, point, error, face, tried + 1, settled)
 
-    @one_sequence
-    def point_of(multipliers, moved, levels):
-        z = target - moved + steps * multipliers
-        return faces.repair(faces.nearest(z, steps, levels))
+    @groups.whole
+    def judge(face: Face, tried, divided: Divided) -> Search:
+        found = groups.part(_as_solution)(face, divided)
+        return compare(face, tried, found, stiffness.times(found.multipliers))
 
     def try_face(search: Search) -> Search:
-        found = _on_plane(search.face, target, stiffness)
-        return judge(search.face, search.tried, found, stiffness.times(found.multipliers))
+        divided = _divide(search.face, target, stiffness, groups)
+        return judge(search.face, search.tried, divided)
 
     def unsettled(search):
         return ~search.is_settled & (search.tried < MOST_FACES)
 
-    search = jax.lax.while_loop(unsettled, try_face, begin(start, stiffness.times(start)))
-    return search, point_of(search.multipliers, search.moved, search.levels)
+    return jax.lax.while_loop(unsettled, try_face, first)
 
 
-def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
-    r"""The point of the plane.
+class Groups(NamedTuple):
+    """How the work between two factorizations is grouped.
 
-    An error on the plane's right-hand side grows by at most the root of the matrix's condition
-    number until it reaches the point; the pivots tell about how large that is.
+    Attributes:
+      whole: decorates all that is between two factorizations.
+      part: decorates what is between two products with the matrix.
+      loop: decorates a loop over the entries.
+    """
+
+    whole: Callable[[Callable], Callable]
+    part: Callable[[Callable], Callable]
+    loop: Callable[[Callable], Callable]
+
+
+def _as_it_is(function: Callable) -> Callable:
+    return function
+
+
+IN_KERNELS = Groups(whole=one_kernel, part=_as_it_is, loop=_as_it_is)
+IN_SEQUENCES = Groups(whole=_as_it_is, part=one_sequence, loop=one_kernel)
+
+
+def _divide(face: Face, target: jax.Array, stiffness: Stiffness, groups: Groups) -> Divided:
+    r"""The multipliers on the plane through a face.
 
     The right-hand side is one more row of the matrix, so that factorizing it is the first of the
     two triangular solves as well.
@@ -144,10 +201,11 @@ def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
         {min(size, 8 * math.ceil((size * part + border) / 8) - border) for part in FRACTIONS}
     )
 
-    @one_sequence
+    @groups.whole
+    @groups.part
     def prepare(face):
-        order, places, count = arrange(face.fixed, border)
-        first_size = jnp.sum(count > jnp.asarray(sizes[:-1], jnp.int32), dtype=jnp.int32)
+        order = groups.loop(functools.partial(arrange, more=border))(face.fixed)
+        first_size = jnp.sum(order.number > jnp.asarray(sizes[:-1], jnp.int32), dtype=jnp.int32)
         match sums:
             case 0:
                 products = face.normals
@@ -155,9 +213,9 @@ def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
                 products = stiffness.times(face.normals[0])[None, :]
             case _:
                 products = jax.vmap(stiffness.times)(face.normals)
-        return order, places, count, first_size, products
+        return order, first_size, products
 
-    order, places, count, first_size, products = prepare(face)
+    order, first_size, products = prepare(face)
 
     def with_rows(rows):
         whole = rows + border
@@ -166,7 +224,7 @@ def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
             return jnp.arange(whole, dtype=jnp.int32) < count
 
         @one_sequence
-        def borders(order, count, face, products):
+        def borders(entries, count, face, products):
             # A row of zeros has level zero.
             absent = jnp.diag((~jnp.any(face.normals != 0, axis=1)).astype(target.dtype))
             corner = _products(face.normals, products) + absent
@@ -175,68 +233,92 @@ def _on_plane(face: Face, target: jax.Array, stiffness: Stiffness) -> Solution:
             last = jnp.sqrt(jnp.finfo(target.dtype).max).astype(target.dtype)
             corner = jnp.block([[corner, totals[:, None]], [totals[None, :], last]])
             sides = jnp.concatenate([products, (target - face.values)[None, :]])
-            sides = jnp.where(is_used(count)[None, :], sides[:, order], 0)
+            sides = jnp.where(is_used(count)[None, :], sides[:, entries[:whole]], 0)
             in_corner = np.arange(whole)[None, :] >= rows
             return jnp.where(in_corner, jnp.pad(corner, ((0, 0), (rows, 0))), sides)
 
-        def assemble(order, count, sides):
+        @groups.whole
+        def assemble(entries, count, sides):
             used = is_used(count)
             identity = np.eye(whole, dtype=target.dtype)
-            matrix = jnp.where(used[:, None] & used[None, :], stiffness.block(order), identity)
+            block = stiffness.block(entries[:whole])
+            matrix = jnp.where(used[:, None] & used[None, :], block, identity)
             # By columns, as libraries have their matrices. What is above the diagonal is not read.
             in_border = np.arange(whole)[None, :] >= rows
             return jnp.where(in_border, jnp.pad(sides.T, ((0, 0), (rows, 0))), matrix)
 
-        @one_sequence
-        def finish(backwards, pivots, places, count, face) -> Solution:
-            divided = -backwards[:-1] / backwards[-1]
-            multipliers = jnp.where(face.fixed, divided[jnp.minimum(places, rows - 1)], 0)
-            levels = divided[rows:]
-            used = is_used(count)[:rows]
-            pivots = jnp.where(used, pivots[:rows], jnp.where(count > 0, pivots[0], 1))
-            return Solution(
-                multipliers=multipliers + _products(levels[None, :], face.normals.T)[0],
-                levels=levels,
-                growth=jnp.max(pivots) / jnp.min(pivots),
+        @groups.whole
+        def end(factor):
+            # The last row of the factor's inverse is the solution, but for its sign and size.
+            if groups is IN_KERNELS:
+                backwards = last_row_of_inverse(factor)
+            else:
+                last = np.eye(1, whole, whole - 1, target.dtype)
+                backwards = jax.lax.linalg.triangular_solve(factor, last, lower=True)[0]
+            gap = jnp.zeros((size - rows,), target.dtype)
+            # One array: branches of more than eight operations go through a queue of XLA's.
+            return jnp.concatenate(
+                [backwards[:rows], gap, backwards[rows:], jnp.diagonal(factor)[:rows], gap]
             )
 
-        def divide(order):
-            order = order[:whole]
-            sides = borders(order, count, face, products)
-            in_short = one_kernel if size <= LARGEST_WHOLE else lambda function: function
-            matrix = in_short(assemble)(order, count, sides)
-            factor = jax.lax.linalg.cholesky(matrix.T, symmetrize_input=False)
-            # The last row of the factor's inverse is the solution, but for its sign and size.
-            backwards = jax.lax.linalg.triangular_solve(
-                factor, np.eye(1, whole, rows + sums, target.dtype), left_side=False, lower=True
-            )
-            return finish(backwards[0], jnp.diagonal(factor), places, count, face)
+        def divide(entries):
+            # Not in the kernel of the matrix, which would do it again for every entry.
+            sides = borders(entries, order.number, face, products)
+            matrix = assemble(entries, order.number, sides)
+            return end(jax.lax.linalg.cholesky(matrix.T, symmetrize_input=False))
 
         return divide
 
-    return jax.lax.switch(first_size, [with_rows(rows) for rows in sizes], order)
+    joined = jax.lax.switch(first_size, [with_rows(rows) for rows in sizes], order.entries)
+    return Divided(joined, order)
 
 
-def arrange(fixed: jax.Array, more: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The fixed entries in order, the place of each of them in it, and how many there are.
+def last_row_of_inverse(factor: jax.Array) -> jax.Array:
+    """Of a lower triangle, as a loop for a kernel."""
+    size = len(factor)
 
-    Beyond them the order has any entries, up to ``more`` than there are.
+    def back(k, carry):
+        found, left = carry
+        i = size - 1 - k
+        row = jax.lax.dynamic_index_in_dim(factor, i, keepdims=False)
+        entry = at(left, i) / at(row, i)
+        return put(found, i, entry), left - entry * row
+
+    last = jnp.asarray(np.eye(1, size, size - 1)[0], factor.dtype)
+    return jax.lax.fori_loop(0, size, back, (jnp.zeros_like(last), last))[0]
+
+
+def _as_solution(face: Face, divided: Divided) -> Solution:
+    """An error on the right-hand side grows by at most the root of the matrix's condition number
+    until it reaches the point; the pivots tell about how large that is.
     """
+    order, size = divided.order, face.fixed.size
+    backwards, pivots = divided.joined[:-size], divided.joined[-size:]
+    multipliers = -backwards[:-1] / backwards[-1]
+    places = jnp.minimum(order.places, size - 1)
+    own = jnp.where(face.fixed, multipliers[places], 0)
+    levels = multipliers[size:]
+    is_used = jnp.arange(size, dtype=jnp.int32) < order.number
+    pivots = jnp.where(is_used, pivots, jnp.where(order.number > 0, pivots[0], 1))
+    return Solution(
+        multipliers=own + _products(levels[None, :], face.normals.T)[0],
+        levels=levels,
+        growth=jnp.max(pivots) / jnp.min(pivots),
+    )
 
-    @one_kernel
-    def put_all(fixed):
-        def put(i, arranged):
-            order, places, count = arranged
-            order = order.at[count].set(i, mode="promise_in_bounds")
-            places = places.at[i].set(count, mode="promise_in_bounds")
-            return order, places, count + fixed[i].astype(jnp.int32)
 
-        none = jnp.zeros((), jnp.int32)
-        order = jnp.zeros((fixed.size + more,), jnp.int32)
-        places = jnp.zeros((fixed.size,), jnp.int32)
-        return jax.lax.fori_loop(none, jnp.int32(fixed.size), put, (order, places, none))
+def arrange(fixed: jax.Array, more: int = 0) -> Order:
+    """The order of the fixed entries, and up to ``more`` entries than there are beyond."""
 
-    return put_all(fixed)
+    def append(i, order: Order) -> Order:
+        entries = put(order.entries, order.number, i)
+        places = put(order.places, i, order.number)
+        return Order(entries, places, order.number + at(fixed, i).astype(jnp.int32))
+
+    none = jnp.zeros((), jnp.int32)
+    entries = jnp.zeros((fixed.size + more,), jnp.int32)
+    places = jnp.zeros((fixed.size,), jnp.int32)
+    return jax.lax.fori_loop(none, jnp.int32(fixed.size), append, Order(entries, places, none))
 
 
 def _products(rows: jax.Array, others: jax.Array) -> jax.Array:

@@ -11,10 +11,11 @@ from optax_varynorm.domains import lanczos, secular, short_lanczos
 from optax_varynorm.domains.by_constraint import Found, domain_of, find, in_wide_numbers
 from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
+from optax_varynorm.domains.in_kernels import combine
 from optax_varynorm.domains.metric import Stiffness, stiffness
 from optax_varynorm.kernels import one_kernel
 
-# Up to here Lanczos' method is one kernel, in which sums of 4,096 numbers would not compile.
+# Up to here Lanczos' method is one kernel, in which products with the matrix are written out.
 LARGEST_SHORT = 48
 # Errors of Lanczos' method that a factorization need not make smaller.
 ACCURATE = {jnp.dtype(jnp.float32): 3e-4, jnp.dtype(jnp.float64): 1e-9}
@@ -203,7 +204,7 @@ def _round(shape, support, contains) -> Domain:
         @one_kernel
         def briefly(multiplier) -> Found:
             root = short_lanczos.solve(matrix, unit, arrow, r, multiplier)
-            in_kernel = b._replace(times=lambda mu: short_lanczos.combine(matrix, mu))
+            in_kernel = b._replace(times=lambda mu: combine(matrix, mu))
             return as_found(constraint, point, metric, in_kernel, root)
 
         found = briefly(multiplier)

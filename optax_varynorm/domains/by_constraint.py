@@ -150,9 +150,10 @@ def find(
 def _find_face(constraint, point, metric, start) -> tuple[jax.Array, Found]:
     ours, (flat, _) = constraint(point), ravel_pytree(point)
     b = stiffness(metric, ours, flat.size)
-    search, y = active_set.solve(ours, ours.apply(flat), b, start)
+    search = active_set.solve(ours, ours.apply(flat), b, start)
     if ours.rows is None:
-        return search.is_settled, Found(search.multipliers, y, search.error, search.moved)
+        found = Found(search.multipliers, search.point, search.error, search.moved)
+        return search.is_settled, found
     moved = metric.to_primal(ours.pull_back(search.multipliers))
     # Three products: K and the inverse and K again, each with its rounding.
     return search.is_settled, Found(search.multipliers, flat - moved, 3 * search.error, moved)

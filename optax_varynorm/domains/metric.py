@@ -88,7 +88,7 @@ class Stiffness(NamedTuple):
 
         :math:`B_{ij}^2 \le B_{ii} B_{jj}`, and errors of both signs add up like their squares.
         """
-        squares = jnp.sum(self.diagonal) * jnp.vdot(self.diagonal, multipliers**2)
+        squares = jnp.sum(self.diagonal) * jnp.sum(self.diagonal * multipliers**2)
         return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
 
     def put_together(self) -> "Stiffness":

@@ -7,7 +7,6 @@ made orthogonal again, and it ends after so many products. What it misses shows 
 projection; ``lanczos`` is for these cases.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 
 from optax_varynorm.domains import secular
 from optax_varynorm.domains.constraint import length
+from optax_varynorm.domains.in_kernels import add_up, at, combine, put
 
 MOST_PRODUCTS = 40
 # Two to five from the last round's multiplier.
@@ -73,12 +73,12 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         pivot = 1 + kappa * entry - (kappa * before) ** 2 / basis.pivot
         here = basis.known
         return Basis(
-            vectors=_put(basis.vectors, here, vector),
+            vectors=put(basis.vectors, here, vector),
             next_vector=(rest - along * vector) * (1 / beside),
             previous_vector=vector,
-            diagonal=_put(basis.diagonal, here, entry),
+            diagonal=put(basis.diagonal, here, entry),
             last_diagonal=entry,
-            beside=_put(basis.beside, here, before),
+            beside=put(basis.beside, here, before),
             next_beside=beside,
             known=here + 1,
             pivot=pivot,
@@ -132,8 +132,8 @@ def _newton(basis: Basis, long, radius, start) -> secular.Root:
             ratio = beside * inverse
             second = ratio**2 * (second - 2 * first**2 * inverse)
             first = 1 + ratio**2 * first
-            inverse = 1 / (s + _at(basis.diagonal, i) - beside * ratio)
-            return _put(inverses, i, inverse), inverse, first, second, _at(basis.beside, i)
+            inverse = 1 / (s + at(basis.diagonal, i) - beside * ratio)
+            return put(inverses, i, inverse), inverse, first, second, at(basis.beside, i)
 
         inverses, inverse, first, second, _ = jax.lax.fori_loop(
             0, known, up, (nothing, zero, zero, zero, zero)
@@ -152,32 +152,9 @@ def _newton(basis: Basis, long, radius, start) -> secular.Root:
 
     def down(i, carry):
         solution, last = carry
-        last = -last * _at(basis.beside, i) * _at(inverses, i)
-        return _put(solution, i, last), last
+        last = -last * at(basis.beside, i) * at(inverses, i)
+        return put(solution, i, last), last
 
     first_entry = long / kappa * inverses[0]
-    solution, _ = jax.lax.fori_loop(1, known, down, (_put(nothing, 0, first_entry), first_entry))
+    solution, _ = jax.lax.fori_loop(1, known, down, (put(nothing, 0, first_entry), first_entry))
     return secular.Root(kappa, solution)
-
-
-def _at(array, i):
-    return array.at[i].get(mode="promise_in_bounds")
-
-
-def _put(array, i, value):
-    return array.at[i].set(value, mode="promise_in_bounds")
-
-
-def combine(rows: jax.Array, weights: jax.Array) -> jax.Array:
-    """The sum of the rows with these weights, written out as four sums side by side."""
-    terms = [rows[i] * weights[i] for i in range(weights.size)]
-    parts = [functools.reduce(jnp.add, terms[i::4]) for i in range(min(4, len(terms)))]
-    return functools.reduce(jnp.add, parts)
-
-
-def add_up(numbers: jax.Array) -> jax.Array:
-    """Their sum. In a kernel it would be taken one by one, but halves are added side by side."""
-    while numbers.size > 8 and numbers.size % 2 == 0:
-        first, second = jnp.split(numbers, 2)
-        numbers = first + second
-    return jnp.sum(numbers)

@@ -109,10 +109,9 @@ def _simplex_faces(total: jax.Array) -> Faces:
         return jnp.maximum(z - steps * levels[0], 0)
 
     def at(z, steps, levels):
-        free = nearest(z, steps, levels) > 0
-        # One entry has to be: at a level too high, the one that a lower level frees first.
-        highest = z / steps
-        free = jnp.where(jnp.any(free), free, highest == jnp.max(highest))
+        # One entry has to be free: at a level too high, the one that a lower level frees first.
+        heights = z / steps
+        free = (nearest(z, steps, levels) > 0) | (heights == jnp.max(heights))
         return Face(~free, jnp.zeros_like(z), free.astype(z.dtype)[None, :], total[None])
 
     def repair(y):
@@ -136,7 +135,7 @@ def _l1_faces(middle: jax.Array, radius: jax.Array) -> Faces:
         active = (levels[0] > 0) | (jnp.sum(jnp.abs(shrunk)) > radius)
         signs = jnp.where(active, jnp.sign(shrunk), 0)
         fixed = active & (shrunk == 0)
-        total = jnp.where(active, radius + signs @ middle, 0)
+        total = jnp.where(active, radius + jnp.sum(signs * middle), 0)
         return Face(fixed, jnp.where(fixed, middle, 0), signs[None, :], total[None])
 
     def repair(y):
