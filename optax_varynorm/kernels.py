@@ -31,7 +31,8 @@ def one_kernel(function: Callable) -> Callable:
     or makes parallel: products of matrices, sorts, linear algebra, callbacks, indexed updates
     (``.at[i].set``) under ``vmap``, and sums of 4,096 numbers or more, those of all members of a
     kernel taken together. Leave such work outside: return the losses, and take their mean there.
-    Derivatives are forward ones only (``jax.jvp``), as those of ``while_loop`` are.
+    Derivatives are forward ones only (``jax.jvp``), as those of ``while_loop`` are, and are not
+    kernels.
 
     Args:
       function: from trees of arrays to a tree of arrays. It may use arrays from outside.
@@ -88,6 +89,19 @@ def _calls_inside_merged(function):
 
 
 def _call_kernel(function, *arrays):
+    @jax.custom_jvp
+    def call(*arrays):
+        return _call_alone(function, *arrays)
+
+    @call.defjvp
+    def differentiate(arrays, directions):
+        # Not in a kernel: it would have arrays that it does not read.
+        return call(*arrays), jax.jvp(function, arrays, directions)[1]
+
+    return call(*arrays)
+
+
+def _call_alone(function, *arrays):
     # A kernel has no place for an array that it does not read.
     is_read = reads(function, *arrays)
 

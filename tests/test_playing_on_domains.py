@@ -244,7 +244,7 @@ def test_multipliers_of_the_last_round_find_the_face_at_once(x64):
 
     @jax.jit
     def search(point, start):
-        metric = metric_of(norm, inverse, point, lambda flat: flat)
+        metric = metric_of(norm, inverse, point)
         constraint = domain.constraint(point)
         return active_set.solve(constraint, point, stiffness(metric, constraint, 12), start)
 
@@ -284,6 +284,64 @@ def test_balls_of_all_sizes_start_from_the_last_multipliers(size):
         assert bool(domain.contains(found.point))
         assert float(found.error) <= 1e-4
     np.testing.assert_allclose(warm.point, again.point, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [lambda: vn.box(-0.3, 0.3), lambda: vn.l2_ball(0.7)])
+def test_stiff_norms_without_a_matrix_are_no_other_norms_in_float32(make):
+    """The inverse of a norm that is known by its eigenvectors is rounded where it is a matrix."""
+
+    def to_primal(state, gradient):
+        vectors, values = state
+        return vectors @ ((gradient @ vectors) / values)
+
+    norm = projecting.matrix_norm._replace(
+        to_primal=to_primal,
+        eigenbasis=lambda state: vn.Eigenbasis(values=state[1], vectors=state[0]),
+    )
+    project = jax.jit(functools.partial(make().project, norm))
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        vectors = np.linalg.qr(rng.normal(size=(6, 6)))[0].astype(np.float32)
+        state = (vectors, np.geomspace(1, 1e8, 6).astype(np.float32))
+        point = rng.normal(size=6).astype(np.float32)
+        found = project(jax.tree.map(jnp.asarray, state), jnp.asarray(point))
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), (state, point))
+            exact = np.asarray(project(*wide).point)
+        assert np.linalg.norm(found.point - exact) <= 1e-3 * np.linalg.norm(point)
+
+
+@pytest.mark.parametrize("make", [vn.simplex, vn.l1_ball, vn.l2_ball, lambda r: vn.box(-r, r)])
+def test_projections_of_tiny_points_are_those_of_others_scaled(make):
+    rng = np.random.default_rng(0)
+    inverse = jnp.asarray(np.linalg.inv(projecting.matrix("random", 6, rng)), jnp.float32)
+    point = jnp.asarray(rng.normal(size=6), jnp.float32)
+    expected = make(0.5).project(projecting.matrix_norm, inverse, point).point
+    for scale in (1e-20, 1e15):
+        domain = make(0.5 * scale)
+        found = domain.project(projecting.matrix_norm, inverse, scale * point)
+        np.testing.assert_allclose(found.point / scale, expected, rtol=0, atol=1e-5)
+        assert float(found.error) <= 1e-3
+
+
+@pytest.mark.parametrize("make", [lambda: vn.box(-0.3, 0.4), lambda: vn.l2_ball(0.5)])
+def test_projections_have_derivatives_in_forward_mode(x64, make):
+    """From nothing, and from the multipliers of the round before; against differences."""
+    domain, norm = make(), projecting.matrix_norm
+    rng = np.random.default_rng(0)
+    inverse = jnp.asarray(np.linalg.inv(projecting.matrix("random", 6, rng)))
+    point, direction = jnp.asarray(rng.normal(size=(2, 6)))
+    nothing = domain.first_multipliers(point)
+    known = domain.project(norm, inverse, point).multipliers
+    for start in (nothing, known):
+
+        def project(point, start=start):
+            return domain.project(norm, inverse, point, start).point
+
+        jacobian = jax.jit(jax.jacfwd(project))(point)
+        step = 1e-5 * direction
+        difference = (project(point + step) - project(point - step)) / 2e-5
+        np.testing.assert_allclose(jacobian @ direction, difference, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("size", [1, 24])

@@ -138,16 +138,17 @@ def solve(
         z = y + steps * found.multipliers
         face = faces.at(z, steps, found.levels)
         nearest = faces.nearest(z, steps, found.levels)
-        missed = y - nearest
-        missed_totals = _products(face.normals, y[None, :])[:, 0] - face.totals
-        wrong = jnp.sqrt(jnp.sum(missed**2) + jnp.sum(missed_totals**2))
         distance = length(moved) + smallest
-        error = found.growth * wrong + stiffness.rounding(found.multipliers)
-        error = error / jnp.where(distance > 0, distance, 1)
+        distance = jnp.where(distance > 0, distance, 1)
+        # In units of the distance, so that no square is lost.
+        missed = (y - nearest) / distance
+        missed_totals = (_products(face.normals, y[None, :])[:, 0] - face.totals) / distance
+        wrong = jnp.sqrt(jnp.sum(missed**2) + jnp.sum(missed_totals**2))
+        error = found.growth * wrong + stiffness.rounding(found.multipliers / distance)
         same = (face.fixed == tried_face.fixed) & (face.values == tried_face.values)
         same = jnp.all(same & jnp.all(face.normals == tried_face.normals, axis=0))
         # A face that stays, but whose plane was not reached, is none.
-        settled = (same & (wrong <= 0.1 * distance)) | (wrong <= 8 * eps * distance)
+        settled = (same & (wrong <= 0.1)) | (wrong <= 8 * eps)
         point = faces.repair(nearest)
         return Search(found.multipliers, moved, point, error, face, tried + 1, settled)
 

@@ -17,7 +17,6 @@ from optax_varynorm.domains.metric import (
     Metric,
     local_stiffness,
     metric_of,
-    metric_of_inverse,
     stiffness,
 )
 
@@ -55,7 +54,7 @@ def domain_of(
 
         @one_by_one
         def move_if_outside(norm_state, flat, start):
-            metric = metric_of(norm, norm_state, flat, unravel)
+            metric = metric_of(norm, norm_state, unravel(flat))
 
             def move(staying):
                 found = (find_in or find)(constraint, staying.point, metric, staying.multipliers)
@@ -140,7 +139,7 @@ def find(
         best = jnp.where(is_settled, face.multipliers, start)
         safe = find_safely(constraint, point, metric, best)
         if has_wider:
-            return safe
+            return select(is_settled & (face.error < safe.error), face, safe)
         is_settled_now, face = _find_face(constraint, point, metric, safe.multipliers)
         return select(is_settled_now, face, safe)
 
@@ -189,22 +188,29 @@ def in_wide_numbers(find: Callable[..., Found]) -> Callable[..., Found]:
             return find(constraint, point, metric, start)
 
         @_float64.in_float64
-        def find_and_round(point, inverse, start) -> Found:
-            wide = _precision.cast((point, inverse, start), jnp.dtype(jnp.float64))
-            found = find(constraint, wide[0], metric_of_inverse(wide[1]), wide[2])
+        def find_and_round(point, state, start) -> Found:
+            point, state, start = _widen((point, state, start))
+            found = find(constraint, point, metric.at(state, point), start)
             rounded = _precision.cast(found, flat.dtype)
             # What rounding to float32 costs, in the units of the error.
             lost = length(found.point - rounded.point.astype(found.point.dtype))
-            smallest = _precision.rounding(flat.dtype) * length(ravel_pytree(wide[0])[0])
+            smallest = _precision.rounding(flat.dtype) * length(ravel_pytree(point)[0])
             error = found.error + lost / (length(found.moved) + smallest)
             return rounded._replace(error=error.astype(flat.dtype))
 
-        inverse = metric.inverse() if metric.is_diagonal else metric.dense(flat.size)
-        found = find_and_round(point, inverse, start)
+        # The norm's state, not its matrix: rounded to float32, that would be another norm's.
+        found = find_and_round(point, metric.state, _precision.finite(start))
         ours = constraint(point)
         return found if ours.rows is not None else found._replace(point=ours.nearest(found.point))
 
     return find_wide
+
+
+def _widen(tree):
+    def widen(leaf):
+        return leaf.astype(jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return jax.tree.map(widen, tree)
 
 
 def growth_of_errors(metric: Metric, flat: jax.Array) -> jax.Array:

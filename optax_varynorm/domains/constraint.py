@@ -101,10 +101,12 @@ def kkt_error(
 
 
 def length(vector: jax.Array) -> jax.Array:
-    """The l_2 norm, without overflow of the squares."""
+    """The l_2 norm, without overflow of the squares, with derivative 0 at 0."""
     largest = jnp.max(jnp.abs(vector), initial=0)
     unit = jnp.where(largest > 0, largest, 1)
-    return unit * jnp.linalg.norm(vector / unit)
+    square = jnp.sum((vector / unit) ** 2)
+    is_zero = square == 0
+    return jnp.where(is_zero, 0, unit * jnp.sqrt(jnp.where(is_zero, 1, square)))
 
 
 def side_by_side(parts: Sequence[Constraint], sizes: Sequence[int]) -> Constraint:

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
 
 from optax_varynorm.domains.constraint import Constraint
 from optax_varynorm.norms import InverseMatrix, NormState, VaryingNorm
@@ -19,11 +21,15 @@ class Metric(NamedTuple):
       inverse: of a quadratic norm, without arguments: :math:`A^{-1}` as a number or a diagonal if
         ``is_diagonal``, else as an ``InverseMatrix``; ``None`` for other norms.
       is_diagonal: whether the axes of the norm are the coordinate axes.
+      state: of the norm.
+      at: ``(state, point) -> Metric``, the same norm with this state.
     """
 
     to_primal: Callable[[jax.Array], jax.Array]
     inverse: Callable[[], Any] | None
     is_diagonal: bool
+    state: NormState
+    at: Callable[[NormState, optax.Params], "Metric"]
 
     def dense(self, size: int) -> jax.Array:
         """The inverse of a quadratic norm as a matrix."""
@@ -33,12 +39,15 @@ class Metric(NamedTuple):
         return self.inverse().block(None)
 
 
-def metric_of(norm: VaryingNorm, norm_state: NormState, flat: jax.Array, unravel) -> Metric:
+def metric_of(norm: VaryingNorm, norm_state: NormState, point: optax.Params) -> Metric:
+    flat, unravel = ravel_pytree(point)
+    at = functools.partial(metric_of, norm)
+
     def to_primal(vector):
-        return jax.flatten_util.ravel_pytree(norm.to_primal(norm_state, unravel(vector)))[0]
+        return ravel_pytree(norm.to_primal(norm_state, unravel(vector)))[0]
 
     if norm.eigenbasis is None:
-        return Metric(to_primal, None, False)
+        return Metric(to_primal, None, False, norm_state, at)
     basis = jax.eval_shape(norm.eigenbasis, norm_state)
     if basis.vectors is None:
         eigenbasis = norm.eigenbasis
@@ -46,28 +55,20 @@ def metric_of(norm: VaryingNorm, norm_state: NormState, flat: jax.Array, unravel
         def diagonal():
             return 1 / jnp.asarray(eigenbasis(norm_state).values, flat.dtype)
 
-        return Metric(to_primal, diagonal, True)
+        return Metric(to_primal, diagonal, True, norm_state, at)
 
     def dense():
         columns = jax.vmap(to_primal)(jnp.eye(flat.size, dtype=flat.dtype))
-        of_matrix = metric_of_inverse((columns + columns.T) / 2)
-        assert of_matrix.inverse is not None
-        return of_matrix.inverse()
+        matrix = (columns + columns.T) / 2
+
+        def block(indices):
+            return matrix if indices is None else matrix[indices][:, indices]
+
+        return InverseMatrix(jnp.diagonal(matrix), block)
 
     known = norm.inverse_matrix
-    return Metric(to_primal, dense if known is None else lambda: known(norm_state), False)
-
-
-def metric_of_inverse(inverse: jax.Array) -> Metric:
-    """Of the quadratic norm with this inverse: a matrix, or a number or vector as its diagonal."""
-    if inverse.ndim < 2:
-        return Metric(lambda vector: inverse * vector, lambda: inverse, True)
-
-    def block(indices):
-        return inverse if indices is None else inverse[indices][:, indices]
-
-    known = InverseMatrix(jnp.diagonal(inverse), block)
-    return Metric(lambda vector: inverse @ vector, lambda: known, False)
+    inverse = dense if known is None else lambda: known(norm_state)
+    return Metric(to_primal, inverse, False, norm_state, at)
 
 
 class Stiffness(NamedTuple):

@@ -144,8 +144,13 @@ def _newton(basis: Basis, long, radius, start) -> secular.Root:
         wanted = jnp.where(change > -1, kappa + change * kappa, kappa / 2)
         return jnp.where(jnp.isfinite(wanted), wanted, kappa), inverses, excess, steps + 1
 
+    def unfinished(carry):
+        _, _, excess, steps = carry
+        # Two at least, for the first one's change to be in the point, and in its derivative.
+        return ((jnp.abs(excess) > 4 * eps) | (steps < 2)) & (steps < MOST_NEWTON_STEPS)
+
     kappa, inverses, _, _ = jax.lax.while_loop(
-        lambda carry: (jnp.abs(carry[2]) > 4 * eps) & (carry[3] < MOST_NEWTON_STEPS),
+        unfinished,
         step,
         (start, nothing, zero + 1, jnp.zeros((), jnp.int32)),
     )

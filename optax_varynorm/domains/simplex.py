@@ -109,9 +109,10 @@ def _simplex_faces(total: jax.Array) -> Faces:
         return jnp.maximum(z - steps * levels[0], 0)
 
     def at(z, steps, levels):
-        # One entry has to be free: at a level too high, the one that a lower level frees first.
-        heights = z / steps
-        free = (nearest(z, steps, levels) > 0) | (heights == jnp.max(heights))
+        free = nearest(z, steps, levels) > 0
+        # One entry has to be: at a level too high, the one that a lower level frees first.
+        highest = z / steps
+        free = jnp.where(jnp.any(free), free, highest == jnp.max(highest))
         return Face(~free, jnp.zeros_like(z), free.astype(z.dtype)[None, :], total[None])
 
     def repair(y):

@@ -11,12 +11,10 @@ from optax_varynorm.domains.metric import metric_of
 
 def joint_inverse_of(norms, parts, like) -> jax.Array:
     """``P (P + Q)^{-1} Q``, part by part: never a difference, so nothing cancels in float32."""
-    flat, unravel = ravel_pytree(like)
+    flat, _ = ravel_pytree(like)
     if not flat.size:
         return jnp.zeros_like(flat)
-    metrics = (
-        metric_of(norm, part, flat, unravel) for norm, part in zip(norms, parts, strict=True)
-    )
+    metrics = (metric_of(norm, part, like) for norm, part in zip(norms, parts, strict=True))
     inverses = [
         jnp.asarray(metric.inverse() if metric.is_diagonal else metric.dense(flat.size), flat.dtype)
         for metric in metrics
