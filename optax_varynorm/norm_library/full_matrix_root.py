@@ -72,7 +72,9 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
 
 def _inverse_root(lipschitz) -> Growing:
     def weighted(terms):
-        _, weights = _inverse_root_quadrature(*ACCURACY[terms.dtype])
+        # By their number: a state of float32 may be read in float64.
+        (accuracy,) = (each for each in ACCURACY.values() if each.nodes == len(terms))
+        _, weights = _inverse_root_quadrature(*accuracy)
         return jnp.tensordot(jnp.asarray(weights, terms.dtype), terms, axes=1)
 
     def start_values(dtype):
