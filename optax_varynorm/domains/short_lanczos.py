@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from optax_varynorm.domains import secular
 from optax_varynorm.domains.constraint import length
-from optax_varynorm.domains.in_kernels import at, combine, put
+from optax_varynorm.domains.in_kernels import add_up, at, combine, put
 
 MOST_PRODUCTS = 40
 # Two to five from the last round's multiplier.
@@ -65,8 +65,8 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         # Close to what is orthogonal to both vectors, so that the two sums need not wait for each
         # other: the second one follows from Pythagoras without losing many digits.
         rest = product - before * basis.previous_vector - near * vector
-        along = jnp.sum(rest * vector)
-        square = jnp.sum(rest**2) - along**2
+        along = add_up(rest * vector)
+        square = add_up(rest**2) - along**2
         entry = near + along
         is_new = square > jnp.maximum(16 * eps * along**2, (4 * eps * entry) ** 2)
         beside = jnp.sqrt(jnp.where(is_new, square, 1))
