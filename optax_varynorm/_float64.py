@@ -20,7 +20,7 @@ def is_wider(dtype) -> bool:
 def in_float64(function: Callable) -> Callable:
     """The function, in which arrays may be float64 whatever ``jax_enable_x64`` is outside.
 
-    It has derivatives in forward mode, where it has some.
+    Its derivatives are forward ones only, and in float64 too.
 
     Args:
       function: from trees of arrays to a tree of arrays. It casts what it takes and returns, and
