@@ -9,7 +9,8 @@ the fixed sums, and :math:`E y = c` the plane. Then
 Where the KKT conditions fail (an entry beyond its bound, a multiplier of the wrong sign) the entry
 changes sides, :math:`y_i + \tau_i\mu_i` says to which, and the next face is tried (Hintermüller,
 Ito and Kunisch 2002: a semismooth Newton method). From the multipliers of the round before one or
-two faces are enough. On ill-conditioned matrices the method may go round in circles, and says so.
+two faces are enough; a step of Jacobi's method on the KKT conditions makes two of them rarer. On
+ill-conditioned matrices the method may go round in circles, and says so.
 
 A face costs one Cholesky factor of :math:`E B E^\top`, gathered into the smallest of a few sizes.
 What else it takes is small, and put together so that starting it takes little time.
@@ -26,12 +27,14 @@ import numpy as np
 
 from optax_varynorm._sequences import one_sequence
 from optax_varynorm.domains.constraint import Constraint, Face, length
-from optax_varynorm.domains.in_kernels import at, combine, put
+from optax_varynorm.domains.in_kernels import at, combine_once, put
 from optax_varynorm.domains.metric import Stiffness
 from optax_varynorm.kernels import TOO_LONG_A_SUM, one_kernel
 
 # One to three from a good start, up to twelve from a bad one; more are a circle.
 MOST_FACES = 16
+# How far the multipliers to start from move to where each would be if it were alone.
+RELAXATION = 0.6
 # Sizes of the factor, as fractions of the whole.
 FRACTIONS = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 # Up to here the matrix is put together once, beyond at each face the rows that it needs.
@@ -107,7 +110,7 @@ def solve(
     is_small = target.size <= LARGEST_WHOLE and (sums + 1) ** 2 * target.size < TOO_LONG_A_SUM
     if constraint.rows is None and is_small:
         stiffness = stiffness.put_together()
-        stiffness = stiffness._replace(times=functools.partial(combine, stiffness.block(None)))
+        stiffness = stiffness._replace(times=functools.partial(combine_once, stiffness.block(None)))
         groups = IN_KERNELS
     else:
         groups = IN_SEQUENCES
@@ -126,8 +129,15 @@ def solve(
         )
         return search, jnp.sqrt(eps) * length(target)
 
+    @groups.part
+    def relax(start, moved):
+        z = target - moved + steps * start
+        alone = (z - faces.nearest(z, steps, faces.levels(start))) / steps
+        return start + RELAXATION * (alone - start)
+
     @groups.whole
     def begin(start):
+        start = relax(start, stiffness.times(start))
         return first_search(start, stiffness.times(start))
 
     first, smallest = begin(start)

@@ -11,7 +11,7 @@ from optax_varynorm.domains import lanczos, secular, short_lanczos
 from optax_varynorm.domains.by_constraint import Found, domain_of, find, in_wide_numbers
 from optax_varynorm.domains.constraint import Constraint, kkt_error, length
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
-from optax_varynorm.domains.in_kernels import combine
+from optax_varynorm.domains.in_kernels import combine_once
 from optax_varynorm.domains.metric import Stiffness, stiffness
 from optax_varynorm.kernels import one_kernel
 
@@ -138,6 +138,9 @@ def _round(shape, support, contains) -> Domain:
         def inside(z, slack):
             return length(z - center) <= r + length(slack)
 
+        if _is_short(rows, center):
+            inside = one_kernel(inside)
+
         def weighted(z, weights):
             found = secular.solve(secular.by_diagonal(1 / weights), z - center, r)
             return jnp.where(shrink(z) < 1, center + found.point, z)
@@ -172,22 +175,25 @@ def _round(shape, support, contains) -> Domain:
         ours, (flat, _) = constraint(point), ravel_pytree(point)
         middle, r, rows = shape(point)
         arrow = ours.apply(flat - middle)
-        multiplier = length(start) / r
         b = stiffness(metric, ours, flat.size)
-        if metric.is_diagonal and rows is None:
-            root = secular.solve(secular.by_diagonal(b.diagonal), arrow, r, multiplier)
-            return as_found(constraint, point, metric, b, root)
 
-        is_short = rows is None and flat.size <= LARGEST_SHORT
+        def first_multiplier(start):
+            return length(start) / r
+
+        if metric.is_diagonal and rows is None:
+            system = secular.by_diagonal(b.diagonal)
+            root = secular.solve(system, arrow, r, first_multiplier(start))
+            return as_found(constraint, point, metric, b, root)
+        is_short = _is_short(rows, flat)
         if is_short:
             b = b.put_together()
-        unit = jnp.mean(b.diagonal)
 
         def is_close(found: Found):
             return found.error <= ACCURATE[jnp.dtype(flat.dtype)]
 
-        def carefully(multiplier) -> Found:
-            root = lanczos.solve(b.times, unit, arrow, r, multiplier)
+        def carefully(start) -> Found:
+            unit = jnp.mean(b.diagonal)
+            root = lanczos.solve(b.times, unit, arrow, r, first_multiplier(start))
             found = as_found(constraint, point, metric, b, root)
 
             def factorize(found) -> Found:
@@ -197,17 +203,23 @@ def _round(shape, support, contains) -> Domain:
             return jax.lax.cond(is_close(found), lambda found: found, factorize, found)
 
         if not is_short:
-            return carefully(multiplier)
+            return carefully(start)
 
         matrix = b.block(None)
 
         @one_kernel
-        def briefly(multiplier) -> Found:
-            root = short_lanczos.solve(matrix, unit, arrow, r, multiplier)
-            in_kernel = b._replace(times=lambda mu: combine(matrix, mu))
+        def briefly(start) -> Found:
+            unit = jnp.mean(b.diagonal)
+            root = short_lanczos.solve(matrix, unit, arrow, r, first_multiplier(start))
+            in_kernel = b._replace(times=lambda mu: combine_once(matrix, mu))
             return as_found(constraint, point, metric, in_kernel, root)
 
-        found = briefly(multiplier)
-        return jax.lax.cond(is_close(found), lambda _: found, carefully, multiplier)
+        found = briefly(start)
+        return jax.lax.cond(is_close(found), lambda _: found, carefully, start)
 
     return domain_of(constraint, support, contains, find_round)
+
+
+def _is_short(rows, vector) -> bool:
+    """Whether what is done with vectors like this one should be one kernel."""
+    return rows is None and vector.size <= LARGEST_SHORT
