@@ -32,6 +32,8 @@ def combine(rows: jax.Array, weights: jax.Array) -> jax.Array:
 def combine_once(rows: jax.Array, weights: jax.Array) -> jax.Array:
     """The same for sums that are read often: XLA copies no loop to where its result is read."""
     blocks, rest = divmod(weights.size, ROWS_AT_ONCE)
+    if not blocks:
+        return combine(rows, weights)
     first = combine(rows[:rest], weights[:rest]) if rest else jnp.zeros_like(rows[0])
 
     def add_block(k, total):
