@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import optax_varynorm as vn
-from optax_varynorm.domains import active_set, ball, short_lanczos
+from optax_varynorm.domains import active_set, ball, in_kernels, short_lanczos
 from optax_varynorm.domains.metric import metric_of, stiffness
 from tests import projecting, reference
 from tests.playing import play, play_points, stream
@@ -266,6 +266,48 @@ def test_fixed_entries_are_arranged_in_order(size):
     assert int(count) == np.sum(fixed)
     np.testing.assert_array_equal(order[: int(count)], np.flatnonzero(fixed))
     np.testing.assert_array_equal(places[fixed], np.arange(np.sum(fixed)))
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 24, 31])
+def test_products_in_kernels_are_products(size):
+    rng = np.random.default_rng(size)
+    rows, weights = rng.normal(size=(size, 5)), rng.normal(size=size)
+
+    @vn.one_kernel
+    def products(rows, weights):
+        return in_kernels.combine(rows, weights), in_kernels.combine_once(rows, weights)
+
+    for product in jax.jit(products)(jnp.asarray(rows, "float32"), jnp.asarray(weights, "float32")):
+        np.testing.assert_allclose(product, weights @ rows, rtol=0, atol=1e-5)
+
+
+def test_a_step_before_the_first_face_saves_faces(monkeypatch):
+    """On the way from one round's multipliers to the next one's."""
+    rng = np.random.default_rng(0)
+    size = 24
+    root = rng.normal(size=(size, size)) * np.arange(1.0, size + 1) ** -1.5
+    inverse = jnp.asarray(root @ root.T + 1e-3 * np.eye(size), jnp.float32)
+    metric = metric_of(projecting.matrix_norm, inverse, jnp.zeros(size))
+    constraint = vn.box(-0.3, 0.3).constraint(jnp.zeros(size))
+    b = stiffness(metric, constraint, size)
+    targets = jnp.asarray(rng.normal(size=(40, size)), jnp.float32)
+    changes = jnp.asarray(0.03 * rng.normal(size=(40, size)), jnp.float32)
+
+    def faces_tried():
+        def search(target, start):
+            return active_set.solve(constraint, target, b, start)
+
+        def next_round(pair):
+            last = search(pair[0], jnp.zeros(size))
+            return search(pair[0] + pair[1], last.multipliers).tried
+
+        return int(
+            jnp.sum(jax.jit(lambda *pairs: jax.lax.map(next_round, pairs))(targets, changes))
+        )
+
+    with_step = faces_tried()
+    monkeypatch.setattr(active_set, "RELAXATION", 0.0)
+    assert with_step < faces_tried()
 
 
 @pytest.mark.parametrize("size", [1, 5, ball.LARGEST_SHORT, ball.LARGEST_SHORT + 1, 64])
