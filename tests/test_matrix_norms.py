@@ -242,6 +242,26 @@ def check_leader(norm, game, ftrl_states):
     np.testing.assert_allclose(game.points[-1], -step * primal, atol=1e-10)
 
 
+@pytest.mark.parametrize("dimension", [3, 9, 32, 129])
+def test_the_matrix_with_waiting_terms_is_what_products_are_with(dimension):
+    """However many wait, alone and in a batch."""
+    rng = np.random.default_rng(dimension)
+    inverse = growing_inverse.scaled_identity(jnp.asarray(0.5), jnp.zeros(dimension))
+    states = []
+    for _ in range(growing_inverse.pending_capacity(dimension) + 3):
+        vector = jnp.asarray(rng.normal(size=dimension), jnp.float32)
+        primal = growing_inverse.times(inverse, vector)
+        inverse = growing_inverse.grow(inverse, vector, primal, jnp.asarray(1.0))
+        states.append(inverse)
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    whole = functools.partial(growing_inverse.block, indices=None)
+    together = jax.jit(jax.vmap(whole))(batch)
+    for state, in_batch in zip(states, together, strict=True):
+        columns = jax.vmap(functools.partial(growing_inverse.times, state))(jnp.eye(dimension))
+        np.testing.assert_allclose(whole(state), columns, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(in_batch, columns, rtol=0, atol=1e-6)
+
+
 def test_batched_counters_flush_as_single_ones_do():
     """vmap over states, whose counters are then batched too."""
     optimizer = vn.full_matrix()

@@ -11,6 +11,7 @@ import pytest
 
 import optax_varynorm as vn
 from optax_varynorm.domains import active_set, ball, in_kernels, short_lanczos
+from optax_varynorm.domains.constraint import length
 from optax_varynorm.domains.metric import metric_of, stiffness
 from tests import projecting, reference
 from tests.playing import play, play_points, stream
@@ -279,6 +280,36 @@ def test_products_in_kernels_are_products(size):
 
     for product in jax.jit(products)(jnp.asarray(rows, "float32"), jnp.asarray(weights, "float32")):
         np.testing.assert_allclose(product, weights @ rows, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 24, 31, 64, 65, 128])
+def test_sums_by_halves_are_sums(size):
+    numbers = np.random.default_rng(size).normal(size=(2, size)).astype("float32")
+
+    @vn.one_kernel
+    def reduced(numbers):
+        return in_kernels.add_up(numbers), in_kernels.largest(numbers), in_kernels.mean(numbers[0])
+
+    total, largest, mean = jax.jit(reduced)(jnp.asarray(numbers))
+    np.testing.assert_allclose(total, np.sum(numbers, axis=1), rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(largest, np.max(numbers, axis=1))
+    np.testing.assert_allclose(mean, np.mean(numbers[0]), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [3, 32, 100])
+def test_lengths_neither_overflow_nor_vanish(x64, dtype, size):
+    """Nor is a constant zero something else, with which XLA computes beforehand."""
+    entries = np.random.default_rng(size).normal(size=size)
+    largest = np.finfo(dtype).maxexp // 2
+    for exponent in (-1.8 * largest, -largest, -10, 0, 10, largest, 1.8 * largest):
+        vector = jnp.asarray(entries * 2.0 ** int(exponent), dtype)
+        expected = np.linalg.norm(entries) * 2.0 ** int(exponent)
+        np.testing.assert_allclose(jax.jit(length)(vector), expected, rtol=1e-5)
+    assert jax.jit(lambda: length(jnp.zeros(size, dtype)))() == 0
+    zeros = jnp.zeros(size, dtype)
+    assert not np.any(jax.jacfwd(length)(zeros))
+    assert np.isnan(length(zeros.at[0].set(np.nan)))
 
 
 def test_a_step_before_the_first_face_saves_faces(monkeypatch):

@@ -27,7 +27,7 @@ import numpy as np
 
 from optax_varynorm._sequences import one_sequence
 from optax_varynorm.domains.constraint import Constraint, Face, length
-from optax_varynorm.domains.in_kernels import at, combine_once, put
+from optax_varynorm.domains.in_kernels import add_up, at, combine_once, largest, put
 from optax_varynorm.domains.metric import Stiffness
 from optax_varynorm.kernels import TOO_LONG_A_SUM, one_kernel
 
@@ -153,7 +153,7 @@ def solve(
         # In units of the distance, so that no square is lost.
         missed = (y - nearest) / distance
         missed_totals = (_products(face.normals, y[None, :])[:, 0] - face.totals) / distance
-        wrong = jnp.sqrt(jnp.sum(missed**2) + jnp.sum(missed_totals**2))
+        wrong = jnp.sqrt(add_up(missed**2) + jnp.sum(missed_totals**2))
         error = found.growth * wrong + stiffness.rounding(found.multipliers / distance)
         same = (face.fixed == tried_face.fixed) & (face.values == tried_face.values)
         same = jnp.all(same & jnp.all(face.normals == tried_face.normals, axis=0))
@@ -255,8 +255,13 @@ def _divide(face: Face, target: jax.Array, stiffness: Stiffness, groups: Groups)
             block = stiffness.block(entries[:whole])
             matrix = jnp.where(used[:, None] & used[None, :], block, identity)
             # By columns, as libraries have their matrices. What is above the diagonal is not read.
-            in_border = np.arange(whole)[None, :] >= rows
-            return jnp.where(in_border, jnp.pad(sides.T, ((0, 0), (rows, 0))), matrix)
+            columns = np.arange(whole)[None, :]
+            if groups is IN_SEQUENCES:
+                return jnp.where(columns >= rows, jnp.pad(sides.T, ((0, 0), (rows, 0))), matrix)
+            # Few, and written out: in a kernel padding is a branch for every number.
+            for column, side in enumerate(sides, start=rows):
+                matrix = jnp.where(columns == column, side[:, None], matrix)
+            return matrix
 
         @groups.whole
         def end(factor):
@@ -314,7 +319,7 @@ def _as_solution(face: Face, divided: Divided) -> Solution:
     return Solution(
         multipliers=own + _products(levels[None, :], face.normals.T)[0],
         levels=levels,
-        growth=jnp.max(pivots) / jnp.min(pivots),
+        growth=largest(pivots) / -largest(-pivots),
     )
 
 
@@ -334,4 +339,4 @@ def arrange(fixed: jax.Array, more: int = 0) -> Order:
 
 def _products(rows: jax.Array, others: jax.Array) -> jax.Array:
     """``rows @ others.T``, of few rows, as sums: a product would be a kernel of its own."""
-    return jnp.sum(rows[:, None, :] * others[None, :, :], axis=2)
+    return add_up(rows[:, None, :] * others[None, :, :])

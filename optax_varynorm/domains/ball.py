@@ -9,9 +9,9 @@ from jax.scipy.linalg import solve_triangular
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.domains import lanczos, secular, short_lanczos
 from optax_varynorm.domains.by_constraint import Found, domain_of, find, in_wide_numbers
-from optax_varynorm.domains.constraint import Constraint, kkt_error, length
+from optax_varynorm.domains.constraint import Constraint, kkt_error, length, slack_of
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
-from optax_varynorm.domains.in_kernels import combine_once
+from optax_varynorm.domains.in_kernels import combine_once, mean
 from optax_varynorm.domains.metric import Stiffness, stiffness
 from optax_varynorm.kernels import one_kernel
 
@@ -139,7 +139,15 @@ def _round(shape, support, contains) -> Domain:
             return length(z - center) <= r + length(slack)
 
         if _is_short(rows, center):
-            inside = one_kernel(inside)
+
+            @one_kernel
+            def is_inside(z):
+                return length(z - center) <= r + length(slack_of(jnp.abs(z)))
+
+            def inside(z, slack):
+                # Made in the kernel as well.
+                del slack
+                return is_inside(z)
 
         def weighted(z, weights):
             found = secular.solve(secular.by_diagonal(1 / weights), z - center, r)
@@ -152,7 +160,7 @@ def _round(shape, support, contains) -> Domain:
         middle, _, rows = shape(point)
         mu = root.multiplier * root.point
         moved = b.times(mu) if rows is None else metric.to_primal(ours.pull_back(mu))
-        scaled = jnp.mean(b.diagonal) * mu
+        scaled = mean(b.diagonal) * mu
         error = kkt_error(ours, ours.apply(flat), ours.apply(moved), scaled)
         if rows is None:
             return Found(mu, middle + root.point, error, moved)
@@ -192,7 +200,7 @@ def _round(shape, support, contains) -> Domain:
             return found.error <= ACCURATE[jnp.dtype(flat.dtype)]
 
         def carefully(start) -> Found:
-            unit = jnp.mean(b.diagonal)
+            unit = mean(b.diagonal)
             root = lanczos.solve(b.times, unit, arrow, r, first_multiplier(start))
             found = as_found(constraint, point, metric, b, root)
 
@@ -209,7 +217,7 @@ def _round(shape, support, contains) -> Domain:
 
         @one_kernel
         def briefly(start) -> Found:
-            unit = jnp.mean(b.diagonal)
+            unit = mean(b.diagonal)
             root = short_lanczos.solve(matrix, unit, arrow, r, first_multiplier(start))
             in_kernel = b._replace(times=lambda mu: combine_once(matrix, mu))
             return as_found(constraint, point, metric, in_kernel, root)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
+import numpy as np
+
+from optax_varynorm.domains.in_kernels import add_up
 
 
 class Face(NamedTuple):
@@ -81,7 +84,12 @@ class Constraint(NamedTuple):
     def holds(self, flat: jax.Array) -> jax.Array:
         """Whether ``w`` needs no projection, rounding of ``K w`` aside."""
         size = jnp.abs(flat) if self.rows is None else jnp.abs(self.rows) @ jnp.abs(flat)
-        return self.inside(self.apply(flat), 8 * jnp.finfo(flat.dtype).eps * size)
+        return self.inside(self.apply(flat), slack_of(size))
+
+
+def slack_of(size: jax.Array) -> jax.Array:
+    """About the rounding of sums of numbers of this size."""
+    return 8 * jnp.finfo(size.dtype).eps * size
 
 
 def kkt_error(
@@ -102,11 +110,15 @@ def kkt_error(
 
 def length(vector: jax.Array) -> jax.Array:
     """The l_2 norm, without overflow of the squares, with derivative 0 at 0."""
-    largest = jnp.max(jnp.abs(vector), initial=0)
-    unit = jnp.where(largest > 0, largest, 1)
-    square = jnp.sum((vector / unit) ** 2)
+    # XLA may multiply a factor that it knows with itself first: its square must be finite.
+    large = np.asarray(2.0 ** (jnp.finfo(vector.dtype).maxexp // 2 - 2), vector.dtype)
+    one, small = np.ones_like(large), 1 / large
+    square = add_up(vector**2)
+    # By a power of two nothing is rounded.
+    factor = jnp.where(square < small, large, jnp.where(square < large, one, small))
+    square = add_up((factor * vector) ** 2)
     is_zero = square == 0
-    return jnp.where(is_zero, 0, unit * jnp.sqrt(jnp.where(is_zero, 1, square)))
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)) / factor)
 
 
 def side_by_side(parts: Sequence[Constraint], sizes: Sequence[int]) -> Constraint:

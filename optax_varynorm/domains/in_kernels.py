@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 # Rows of a product that are written out.
 ROWS_AT_ONCE = 8
+# Up to here it pays to add halves.
+LONGEST_BY_HALVES = 64
 
 
 def at(array: jax.Array, i) -> jax.Array:
@@ -49,8 +51,31 @@ def combine_once(rows: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 def add_up(numbers: jax.Array) -> jax.Array:
-    """Their sum. In a kernel it would be taken one by one, but halves are added side by side."""
-    while numbers.size > 8 and numbers.size % 2 == 0:
-        first, second = jnp.split(numbers, 2)
-        numbers = first + second
-    return jnp.sum(numbers)
+    """Their sum along the last axis, of few by halves: in a kernel it is taken one by one."""
+    return _by_halves(jnp.add, jnp.sum, numbers)
+
+
+def mean(numbers: jax.Array) -> jax.Array:
+    return add_up(numbers) / numbers.size
+
+
+def largest(numbers: jax.Array) -> jax.Array:
+    """The same for their maximum."""
+    return _by_halves(jnp.maximum, jnp.max, numbers)
+
+
+def _by_halves(of_two, of_all, numbers):
+    if numbers.shape[-1] <= LONGEST_BY_HALVES:
+        while numbers.shape[-1] > 8 and numbers.shape[-1] % 2 == 0:
+            numbers = of_two(*jnp.split(numbers, 2, axis=-1))
+    return of_all(numbers, axis=-1)
+
+
+def in_vectors(numbers: jax.Array) -> jax.Array:
+    """The same numbers, infinite ones made finite, computed in vectors.
+
+    Short loops of few operations LLVM writes out before it would make vectors of them; with these
+    two more it does not.
+    """
+    limit = jnp.finfo(numbers.dtype).max
+    return jnp.clip(numbers, -limit, limit)

@@ -10,6 +10,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm.domains.constraint import Constraint
+from optax_varynorm.domains.in_kernels import add_up
 from optax_varynorm.norms import InverseMatrix, NormState, VaryingNorm
 
 
@@ -89,7 +90,7 @@ class Stiffness(NamedTuple):
 
         :math:`B_{ij}^2 \le B_{ii} B_{jj}`, and errors of both signs add up like their squares.
         """
-        squares = jnp.sum(self.diagonal) * jnp.sum(self.diagonal * multipliers**2)
+        squares = add_up(self.diagonal) * add_up(self.diagonal * multipliers**2)
         return jnp.finfo(multipliers.dtype).eps * jnp.sqrt(squares)
 
     def put_together(self) -> "Stiffness":

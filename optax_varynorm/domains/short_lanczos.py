@@ -14,16 +14,18 @@ import jax.numpy as jnp
 
 from optax_varynorm.domains import secular
 from optax_varynorm.domains.constraint import length
-from optax_varynorm.domains.in_kernels import add_up, at, combine, put
+from optax_varynorm.domains.in_kernels import add_up, at, combine, in_vectors, put
 
 MOST_PRODUCTS = 40
-# Two to five from the last round's multiplier.
+# In the smallest matrices more than their size: rounding keeps so many from being exact.
+LEAST_MOST_PRODUCTS = 24
+# Two or three from the last round's multiplier.
 MOST_NEWTON_STEPS = 10
 
 
 class Basis(NamedTuple):
     r"""Attributes:
-    vectors: the rows of ``Q``, zero where there is none yet.
+    vectors: the rows of ``Q`` and the next one, zero where there is none yet.
     next_vector: the next one.
     previous_vector: the last one.
     diagonal: of ``T``.
@@ -52,7 +54,7 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
     dtype, size = target.dtype, target.size
     eps = float(jnp.finfo(dtype).eps)
     long = length(target)
-    capacity = min(size, MOST_PRODUCTS)
+    capacity = min(max(size, LEAST_MOST_PRODUCTS), MOST_PRODUCTS)
     nothing = jnp.zeros((capacity,), dtype)
     one = jnp.ones((), dtype)
     # The multiplier may grow a little until the next round, and then more would be missed.
@@ -72,9 +74,10 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         beside = jnp.sqrt(jnp.where(is_new, square, 1))
         pivot = 1 + kappa * entry - (kappa * before) ** 2 / basis.pivot
         here = basis.known
+        following = in_vectors((rest - along * vector) * (1 / beside))
         return Basis(
-            vectors=put(basis.vectors, here, vector),
-            next_vector=(rest - along * vector) * (1 / beside),
+            vectors=put(basis.vectors, here + 1, following),
+            next_vector=following,
             previous_vector=vector,
             diagonal=put(basis.diagonal, here, entry),
             last_diagonal=entry,
@@ -89,7 +92,7 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         lambda basis: (basis.missed > 128 * eps * (long - radius)) & (basis.known < capacity),
         extend,
         Basis(
-            vectors=jnp.zeros((capacity, size), dtype),
+            vectors=put(jnp.zeros((capacity + 1, size), dtype), 0, target / long),
             next_vector=target / long,
             previous_vector=jnp.zeros_like(target),
             diagonal=nothing,
@@ -102,7 +105,7 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
         ),
     )
     root = _newton(basis, long, radius, start * unit)
-    point = combine(basis.vectors, root.point)
+    point = combine(basis.vectors[:capacity], root.point)
     return secular.Root(root.multiplier / unit, point * (radius / length(point)))
 
 
@@ -114,8 +117,15 @@ def _newton(basis: Basis, long, radius, start) -> secular.Root:
     .. math:: R(s) = e_1^\top (sI + T)^{-1} e_1 = 1/c_1, \qquad
               c_i = s + T_{ii} - T_{i,i+1}^2 / c_{i+1},
 
-    the derivatives are what the secular equation needs: :math:`-R'` is the square of
+    the derivatives are what the secular equation needs: :math:`-R' = c_1'/c_1^2` is the square of
     :math:`\|(sI + T)^{-1} e_1\|`. All terms of their recursions have the same sign.
+
+    With the third one Halley's method costs no more than Newton's, and saves a step. Let
+    :math:`e` be the excess of the point's length over the radius, in units of it, and
+    :math:`a = 1 + s c_1''/(2 c_1') - s c_1'/c_1`. Newton's step for the reciprocal of the length is
+    :math:`\kappa e / a`, and Halley's that one divided by :math:`1 - e h`, with
+
+    .. math:: 2 a^2 h = \frac{s^2 c_1^{(3)}}{2 c_1'} - 3\Big(\frac{s c_1''}{2 c_1'}\Big)^2 \ge 0.
     """
     known = basis.known
     zero = jnp.zeros((), basis.diagonal.dtype)
@@ -127,32 +137,38 @@ def _newton(basis: Basis, long, radius, start) -> secular.Root:
         s = 1 / kappa
 
         def up(j, carry):
-            inverses, inverse, first, second, beside = carry
+            inverses, inverse, first, second, third, beside = carry
             i = known - 1 - j
             ratio = beside * inverse
-            second = ratio**2 * (second - 2 * first**2 * inverse)
+            bend = first * inverse
+            third = ratio**2 * (third - 6 * bend * (second - bend * first))
+            second = ratio**2 * (second - 2 * bend * first)
             first = 1 + ratio**2 * first
             inverse = 1 / (s + at(basis.diagonal, i) - beside * ratio)
-            return put(inverses, i, inverse), inverse, first, second, at(basis.beside, i)
+            return put(inverses, i, inverse), inverse, first, second, third, at(basis.beside, i)
 
-        inverses, inverse, first, second, _ = jax.lax.fori_loop(
-            0, known, up, (nothing, zero, zero, zero, zero)
+        inverses, inverse, first, second, third, _ = jax.lax.fori_loop(
+            0, known, up, (nothing, zero, zero, zero, zero, zero)
         )
         excess = long / radius * s * inverse * jnp.sqrt(first) - 1
-        flatness = s * (first * inverse - second / (2 * first))
-        change = excess / jnp.maximum(1 - flatness, eps)
+        turn = s * second / (2 * first)
+        slope = jnp.maximum(1 + turn - s * first * inverse, eps)
+        curve = (s**2 * third / (2 * first) - 3 * turn**2) / (2 * slope**2)
+        change = excess / slope / (1 - jnp.clip(excess * curve, -2, 0.5))
         wanted = jnp.where(change > -1, kappa + change * kappa, kappa / 2)
-        return jnp.where(jnp.isfinite(wanted), wanted, kappa), inverses, excess, steps + 1
+        # The point is still the one before the change, and what changes little is not seen.
+        is_last = (jnp.abs(change) <= 128 * eps) | (jnp.abs(excess) <= 4 * eps)
+        return jnp.where(jnp.isfinite(wanted), wanted, kappa), inverses, is_last, steps + 1
 
     def unfinished(carry):
-        _, _, excess, steps = carry
+        _, _, is_last, steps = carry
         # Two at least, for the first one's change to be in the point, and in its derivative.
-        return ((jnp.abs(excess) > 4 * eps) | (steps < 2)) & (steps < MOST_NEWTON_STEPS)
+        return (~is_last | (steps < 2)) & (steps < MOST_NEWTON_STEPS)
 
     kappa, inverses, _, _ = jax.lax.while_loop(
         unfinished,
         step,
-        (start, nothing, zero + 1, jnp.zeros((), jnp.int32)),
+        (start, nothing, jnp.zeros((), bool), jnp.zeros((), jnp.int32)),
     )
 
     def down(i, carry):

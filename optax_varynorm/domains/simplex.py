@@ -8,6 +8,7 @@ from optax_varynorm import _arguments, _precision
 from optax_varynorm.domains.by_constraint import domain_of
 from optax_varynorm.domains.constraint import Constraint, Face, Faces
 from optax_varynorm.domains.domain import Domain, fill_like, require_finite
+from optax_varynorm.domains.in_kernels import add_up, largest
 
 
 def simplex(scale=1.0) -> Domain:
@@ -112,15 +113,15 @@ def _simplex_faces(total: jax.Array) -> Faces:
         free = nearest(z, steps, levels) > 0
         # One entry has to be: at a level too high, the one that a lower level frees first.
         highest = z / steps
-        free = jnp.where(jnp.any(free), free, highest == jnp.max(highest))
+        free = jnp.where(jnp.any(free), free, highest == largest(highest))
         return Face(~free, jnp.zeros_like(z), free.astype(z.dtype)[None, :], total[None])
 
     def repair(y):
         positive = jnp.maximum(y, 0)
-        size = jnp.sum(positive)
+        size = add_up(positive)
         return positive * (total / jnp.where(size > 0, size, 1))
 
-    return Faces(lambda multipliers: jnp.max(multipliers)[None], nearest, at, repair)
+    return Faces(lambda multipliers: largest(multipliers)[None], nearest, at, repair)
 
 
 def _l1_faces(middle: jax.Array, radius: jax.Array) -> Faces:
@@ -133,19 +134,19 @@ def _l1_faces(middle: jax.Array, radius: jax.Array) -> Faces:
 
     def at(z, steps, levels):
         shrunk = shrink(z, steps, levels)
-        active = (levels[0] > 0) | (jnp.sum(jnp.abs(shrunk)) > radius)
+        active = (levels[0] > 0) | (add_up(jnp.abs(shrunk)) > radius)
         signs = jnp.where(active, jnp.sign(shrunk), 0)
         fixed = active & (shrunk == 0)
-        total = jnp.where(active, radius + jnp.sum(signs * middle), 0)
+        total = jnp.where(active, radius + add_up(signs * middle), 0)
         return Face(fixed, jnp.where(fixed, middle, 0), signs[None, :], total[None])
 
     def repair(y):
         arrow = y - middle
-        size = jnp.sum(jnp.abs(arrow))
+        size = add_up(jnp.abs(arrow))
         return middle + arrow * jnp.where(size > radius, radius / jnp.where(size > 0, size, 1), 1)
 
     return Faces(
-        levels=lambda multipliers: jnp.max(jnp.abs(multipliers))[None],
+        levels=lambda multipliers: largest(jnp.abs(multipliers))[None],
         nearest=lambda *arguments: middle + shrink(*arguments),
         at=at,
         repair=repair,

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 
 from optax_varynorm import _precision
 from optax_varynorm._in_place import after, rarely_for_all
+from optax_varynorm.kernels import one_kernel
 
 # At most this many terms wait: enough to make the flush a matrix product, few enough for the two
 # products with the buffer to stay cheap beside the one with the matrix.
@@ -34,6 +35,9 @@ MOST_PENDING_TERMS = 64
 # Up to this dimension a flush subtracts the terms one by one in one loop over the matrix. XLA's CPU
 # backend takes several times as long for a batch of small products, which `vmap` makes of them.
 LARGEST_UNROLLED = 128
+
+# Waiting terms that are subtracted in one loop over a small matrix, where few of them are used.
+TERMS_AT_ONCE = 4
 
 # A coordinate starts afresh when the square of a vector's entry exceeds its weight in the matrix by
 # this factor. Large enough to be rare, small enough for float32 to resolve what lies between.
@@ -97,7 +101,7 @@ def block(inverse: GrowingInverse, indices: jax.Array | None) -> jax.Array:
     """Rows and columns of the inverse that ``times`` multiplies with, all of them if ``None``."""
     matrix, terms = inverse.matrix, inverse.pending_terms
     if indices is None:
-        return _subtract_terms(matrix, terms)
+        return _subtract_used_terms(matrix, terms, inverse.pending_count)
     chosen = terms[:, indices]
     return matrix[indices][:, indices] - _product(chosen.T, chosen)
 
@@ -204,6 +208,25 @@ def _subtract_terms(matrix: jax.Array, terms: jax.Array) -> jax.Array:
     for term in terms:
         matrix = matrix - term[:, None] * term[None, :]
     return matrix
+
+
+def _subtract_used_terms(matrix: jax.Array, terms: jax.Array, used: jax.Array) -> jax.Array:
+    """The same, where only the first few rows of the terms are not zero."""
+    if terms.shape[1] > LARGEST_UNROLLED or terms.shape[0] <= TERMS_AT_ONCE:
+        return _subtract_terms(matrix, terms)
+    rest = terms.shape[0] % TERMS_AT_ONCE
+
+    @one_kernel
+    def subtract(matrix, terms, used):
+        def subtract_some(k, matrix):
+            start = rest + k * TERMS_AT_ONCE
+            some = jax.lax.dynamic_slice_in_dim(terms, start, TERMS_AT_ONCE)
+            return _subtract_terms(matrix, some)
+
+        times = (used - rest + TERMS_AT_ONCE - 1) // TERMS_AT_ONCE
+        return jax.lax.fori_loop(0, times, subtract_some, _subtract_terms(matrix, terms[:rest]))
+
+    return subtract(matrix, terms, used)
 
 
 def _flush(inverse: GrowingInverse) -> GrowingInverse:
