@@ -97,7 +97,8 @@ def test_projections_in_lp_norms_agree_with_clarabel(x64, name, p):
         ours = run(jnp.asarray(point))
         w = cp.Variable(10)
         program = cp.Problem(cp.Minimize(cp.pnorm(w - point, p)), constraints(w))
-        accuracy = projecting.solve(program)
+        # On some processors Clarabel does not reach a tolerance of 1e-9 here.
+        accuracy = projecting.solve(program, (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8))
         assert accuracy <= 1e-8
         scale = max(1.0, np.linalg.norm(w.value))
         assert np.linalg.norm(ours.point - w.value) <= 3e-5 * scale

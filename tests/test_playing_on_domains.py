@@ -296,9 +296,10 @@ def test_sums_by_halves_are_sums(size):
     np.testing.assert_allclose(mean, np.mean(numbers[0]), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("length", [length, in_kernels.length])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [3, 32, 100])
-def test_lengths_neither_overflow_nor_vanish(x64, dtype, size):
+def test_lengths_neither_overflow_nor_vanish(x64, length, dtype, size):
     """Nor is a constant zero something else, with which XLA computes beforehand."""
     entries = np.random.default_rng(size).normal(size=size)
     largest = np.finfo(dtype).maxexp // 2

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from optax_varynorm._sequences import one_sequence
-from optax_varynorm.domains.constraint import Constraint, Face, length
-from optax_varynorm.domains.in_kernels import add_up, at, combine_once, largest, put
+from optax_varynorm.domains.constraint import Constraint, Face
+from optax_varynorm.domains.in_kernels import add_up, at, combine_once, largest, length, put
 from optax_varynorm.domains.metric import Stiffness
 from optax_varynorm.kernels import TOO_LONG_A_SUM, one_kernel
 

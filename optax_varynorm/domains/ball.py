@@ -7,11 +7,17 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.domains import lanczos, secular, short_lanczos
+from optax_varynorm.domains import in_kernels, lanczos, secular, short_lanczos
 from optax_varynorm.domains.by_constraint import Found, domain_of, find, in_wide_numbers
-from optax_varynorm.domains.constraint import Constraint, kkt_error, length, slack_of
+from optax_varynorm.domains.constraint import (
+    Constraint,
+    kkt_error,
+    length,
+    relative_error,
+    slack_of,
+)
 from optax_varynorm.domains.domain import Domain, fill_like, require_coordinates, require_finite
-from optax_varynorm.domains.in_kernels import combine_once, mean
+from optax_varynorm.domains.in_kernels import mean
 from optax_varynorm.domains.metric import Stiffness, stiffness
 from optax_varynorm.kernels import one_kernel
 
@@ -142,7 +148,8 @@ def _round(shape, support, contains) -> Domain:
 
             @one_kernel
             def is_inside(z):
-                return length(z - center) <= r + length(slack_of(jnp.abs(z)))
+                far, slack = in_kernels.length(z - center), in_kernels.length(slack_of(jnp.abs(z)))
+                return far <= r + slack
 
             def inside(z, slack):
                 # Made in the kernel as well.
@@ -217,10 +224,16 @@ def _round(shape, support, contains) -> Domain:
 
         @one_kernel
         def briefly(start) -> Found:
-            unit = mean(b.diagonal)
-            root = short_lanczos.solve(matrix, unit, arrow, r, first_multiplier(start))
-            in_kernel = b._replace(times=lambda mu: combine_once(matrix, mu))
-            return as_found(constraint, point, metric, in_kernel, root)
+            unit, last = mean(b.diagonal), in_kernels.length(start) / r
+            root = short_lanczos.solve(matrix, unit, arrow, r, last)
+            mu = root.multiplier * root.point
+            moved = in_kernels.combine_once(matrix, mu)
+            # The KKT error, in the words of the kernel.
+            z = arrow - moved + unit * mu
+            nearest = z * jnp.minimum(r / in_kernels.length(z), 1)
+            missed = in_kernels.length(arrow - moved - nearest)
+            error = relative_error(missed, in_kernels.length(moved), in_kernels.length(flat))
+            return Found(mu, middle + root.point, error, moved)
 
         found = briefly(start)
         return jax.lax.cond(is_close(found), lambda _: found, carefully, start)

@@ -11,9 +11,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
-import numpy as np
-
-from optax_varynorm.domains.in_kernels import add_up
 
 
 class Face(NamedTuple):
@@ -103,22 +100,22 @@ def kkt_error(
     """
     y = target - moved
     difference = length(y - constraint.nearest(y + scaled_multipliers))
-    smallest = jnp.sqrt(jnp.finfo(y.dtype).eps) * length(target)
-    distance = length(moved) + smallest
+    return relative_error(difference, length(moved), length(target))
+
+
+def relative_error(difference: jax.Array, distance: jax.Array, size: jax.Array) -> jax.Array:
+    """In units of the distance moved, not less than rounding lets see of numbers of this size."""
+    distance = distance + jnp.sqrt(jnp.finfo(size.dtype).eps) * size
     return difference / jnp.where(distance > 0, distance, 1)
 
 
 def length(vector: jax.Array) -> jax.Array:
     """The l_2 norm, without overflow of the squares, with derivative 0 at 0."""
-    # XLA may multiply a factor that it knows with itself first: its square must be finite.
-    large = np.asarray(2.0 ** (jnp.finfo(vector.dtype).maxexp // 2 - 2), vector.dtype)
-    one, small = np.ones_like(large), 1 / large
-    square = add_up(vector**2)
-    # By a power of two nothing is rounded.
-    factor = jnp.where(square < small, large, jnp.where(square < large, one, small))
-    square = add_up((factor * vector) ** 2)
+    largest = jnp.max(jnp.abs(vector), initial=0)
+    unit = jnp.where(largest > 0, largest, 1)
+    square = jnp.sum((vector / unit) ** 2)
     is_zero = square == 0
-    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)) / factor)
+    return jnp.where(is_zero, 0, unit * jnp.sqrt(jnp.where(is_zero, 1, square)))
 
 
 def side_by_side(parts: Sequence[Constraint], sizes: Sequence[int]) -> Constraint:

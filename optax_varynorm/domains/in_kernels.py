@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # Rows of a product that are written out.
 ROWS_AT_ONCE = 8
@@ -69,6 +70,19 @@ def _by_halves(of_two, of_all, numbers):
         while numbers.shape[-1] > 8 and numbers.shape[-1] % 2 == 0:
             numbers = of_two(*jnp.split(numbers, 2, axis=-1))
     return of_all(numbers, axis=-1)
+
+
+def length(vector: jax.Array) -> jax.Array:
+    """``constraint.length`` by two sums: a maximum and divisions take three times as long."""
+    # XLA may multiply a factor that it knows with itself first: its square must be finite.
+    large = np.asarray(2.0 ** (jnp.finfo(vector.dtype).maxexp // 2 - 2), vector.dtype)
+    one, small = np.ones_like(large), 1 / large
+    square = add_up(vector**2)
+    # By a power of two nothing is rounded.
+    factor = jnp.where(square < small, large, jnp.where(square < large, one, small))
+    square = add_up((factor * vector) ** 2)
+    is_zero = square == 0
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)) / factor)
 
 
 def in_vectors(numbers: jax.Array) -> jax.Array:

@@ -13,12 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from optax_varynorm.domains import secular
-from optax_varynorm.domains.constraint import length
-from optax_varynorm.domains.in_kernels import add_up, at, combine, in_vectors, put
+from optax_varynorm.domains.in_kernels import add_up, at, combine, in_vectors, length, put
 
 MOST_PRODUCTS = 40
 # In the smallest matrices more than their size: rounding keeps so many from being exact.
-LEAST_MOST_PRODUCTS = 24
+MOST_PRODUCTS_OF_FEW_ROWS = 24
 # Two or three from the last round's multiplier.
 MOST_NEWTON_STEPS = 10
 
@@ -54,7 +53,7 @@ def solve(matrix, unit, target, radius, start) -> secular.Root:
     dtype, size = target.dtype, target.size
     eps = float(jnp.finfo(dtype).eps)
     long = length(target)
-    capacity = min(max(size, LEAST_MOST_PRODUCTS), MOST_PRODUCTS)
+    capacity = min(max(size, MOST_PRODUCTS_OF_FEW_ROWS), MOST_PRODUCTS)
     nothing = jnp.zeros((capacity,), dtype)
     one = jnp.ones((), dtype)
     # The multiplier may grow a little until the next round, and then more would be missed.
