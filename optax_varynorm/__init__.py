@@ -78,12 +78,13 @@ from optax_varynorm.norm_library import (
     sum_of_norms,
 )
 from optax_varynorm.norms import (
-    Eigenbasis,
     Geometry,
     InverseMatrix,
+    Reading,
     VaryingNorm,
     dual_norm,
     primal_norm,
+    simple_norm,
 )
 from optax_varynorm.optimizers import (
     diagonal,
@@ -94,13 +95,17 @@ from optax_varynorm.optimizers import (
 )
 from optax_varynorm.playing import Game, History, Progress, play, plot_race, plot_regret, sweep
 from optax_varynorm.reductions import (
+    AnchoredState,
     AroundAverageState,
     CombineState,
+    GroundedState,
     ProjectState,
     ScaleByCoinBettingState,
     WithVaryingNormState,
+    anchored,
     around_average,
     combine,
+    grounded,
     per_block,
     per_coordinate,
     project,
@@ -117,6 +122,7 @@ from optax_varynorm.two_calls import OnlineLearner, OnlineLearnerState, predict_
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnchoredState",
     "AnytimeState",
     "AroundAverageState",
     "CoinBettingState",
@@ -124,11 +130,11 @@ __all__ = [
     "ConstrainedBetsState",
     "Constraint",
     "Domain",
-    "Eigenbasis",
     "FTRLState",
     "FreeGradBettingState",
     "Game",
     "Geometry",
+    "GroundedState",
     "GrowingInverse",
     "History",
     "InverseMatrix",
@@ -138,6 +144,7 @@ __all__ = [
     "Progress",
     "ProjectState",
     "Projection",
+    "Reading",
     "ScaleByCoinBettingState",
     "SparseLearner",
     "SparseLearnerState",
@@ -146,6 +153,7 @@ __all__ = [
     "WithAveragingState",
     "WithVaryingNormState",
     "affine",
+    "anchored",
     "anytime",
     "around_average",
     "averaged_params",
@@ -174,6 +182,7 @@ __all__ = [
     "full_matrix_norm",
     "full_matrix_root_norm",
     "full_matrix_scale_invariant",
+    "grounded",
     "group_norm",
     "half_space",
     "hyperplane",
@@ -201,6 +210,7 @@ __all__ = [
     "scale_by_coin_betting",
     "scale_invariant",
     "scaled_norm",
+    "simple_norm",
     "simplex",
     "sparse_predict_then_update",
     "sum_of_norms",

@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from optax_varynorm import _short_leaves
-
 
 def working_dtype(tree: Any) -> jnp.dtype:
     """The dtype a layer computes in: float64 if any leaf is, float32 otherwise.
@@ -53,91 +51,27 @@ def copy(tree: Any, dtype: jnp.dtype) -> Any:
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype, copy=True), tree)
 
 
-# Sums of up to so many products are taken by rows of so many numbers.
-FEW, COLUMNS = 2**14, 256
-
-
-def dot(left: jax.Array, right: jax.Array) -> jax.Array:
-    """The sum of the products of two real arrays of one shape.
-
-    XLA's CPU backend adds short vectors up, and many side by side (``vmap``), two to five times as
-    fast when told to multiply a matrix by ones. The products are an array, though, so that long
-    vectors are better off with ``vdot``.
-    """
-    if left.size > FEW:
-        return jnp.vdot(left, right)
-    return (left * right).reshape(()) if left.size == 1 else _total((left * right).ravel())
-
-
-def _total(numbers: jax.Array) -> jax.Array:
-    if numbers.size <= COLUMNS:
-        return _times_ones(numbers)
-    rows = numbers.size // COLUMNS
-    body, tail = numbers[: rows * COLUMNS], numbers[rows * COLUMNS :]
-    total = _total(_times_ones(body.reshape(rows, COLUMNS)))
-    return total + _times_ones(tail) if tail.size else total
-
-
-def _times_ones(rows: jax.Array) -> jax.Array:
-    # Accelerators would round the factors to bfloat16.
-    ones = jnp.ones(rows.shape[-1], rows.dtype)
-    return jnp.matmul(rows, ones, precision=jax.lax.Precision.HIGHEST)
-
-
-# Long arrays are added up as so many rows: enough to leave little for a second sum, few enough for
-# XLA to unroll the loop over them, without which the one over the columns is not vectorized.
-ROWS = 8
-
-
-def sums(function: Callable[..., tuple[jax.Array, ...]], *trees: Any) -> tuple[jax.Array, ...]:
-    """Sums over all leaves of several elementwise functions, at one read of long leaves.
-
-    The time that long arrays take is that of reading them. XLA's CPU backend makes a loop for each
-    of its results, but for a reduction of several operands it makes only one.
-
-    Args:
-      function: from numbers of each tree to the tuple of what is to be summed.
-      trees: of one structure.
-    """
-    if _short_leaves.are_short(trees[0]):
-        return _sums_of_leaf(function, *map(_short_leaves.join, trees))
-    leaves = [*zip(*map(jax.tree.leaves, trees), strict=True)]
-    nothing = tuple(jnp.zeros(0, working_dtype(tree)) for tree in trees)
-    parts = [_sums_of_leaf(function, *arrays) for arrays in leaves or [nothing]]
-    return tuple(functools.reduce(jnp.add, each) for each in zip(*parts, strict=True))
-
-
-def _sums_of_leaf(function, *arrays):
-    arrays = tuple(map(jnp.ravel, arrays))
-    size = arrays[0].size
-    if size <= FEW:
-        return tuple(map(_total, function(*arrays)))
-    # So many columns that what is left after the first sum is a matrix, without cutting it.
-    columns = size // (ROWS * COLUMNS) * COLUMNS
-    end = ROWS * columns
-    body = _add_rows(function(*(x[:end].reshape(ROWS, columns) for x in arrays)))
-    parts = (_total(_times_ones(x.reshape(-1, COLUMNS))) for x in body)
-    rest = map(_total, function(*(x[end:] for x in arrays)))
-    return tuple(map(jnp.add, parts, rest))
-
-
-def _add_rows(operands):
-    if len(operands) == 1:
-        # A reduction of one operand would be made by another, slower loop.
-        upper, lower = jnp.split(operands[0], 2)
-        return (jnp.add(*_add_rows((upper, lower))),)
-    zeros = tuple(jnp.zeros((), x.dtype) for x in operands)
-    return jax.lax.reduce(operands, zeros, lambda *pair: tuple(map(jnp.add, *pair)), (0,))
-
-
 def inner(left: Any, right: Any) -> jax.Array:
     """The pairing of a gradient and a point, summed over all leaves in the working dtype."""
     dtype = working_dtype(left)
     left, right = cast(left, dtype), cast(right, dtype)
-    if _short_leaves.are_short(left):
-        return dot(_short_leaves.join(left), _short_leaves.join(right))
-    products = jax.tree.map(dot, left, right)
+    products = jax.tree.map(lambda x, y: jnp.sum(x * y), left, right)
     return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), dtype))
+
+
+def dot(left: jax.Array, right: jax.Array) -> jax.Array:
+    """The sum of the products of two real vectors.
+
+    Many side by side (``vmap``), XLA's CPU backend adds them up several times as fast as products
+    with a matrix than as sums.
+    """
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+def inner_rounding(left: Any, right: Any) -> jax.Array:
+    """What rounding may have done to the pairing of two trees."""
+    sizes = inner(jax.tree.map(jnp.abs, left), jax.tree.map(jnp.abs, right))
+    return 8 * float(jnp.finfo(sizes.dtype).eps) * sizes
 
 
 def length(tree: Any) -> jax.Array:
@@ -181,16 +115,57 @@ def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     return jnp.where(denominator == 0, 0, numerator / jnp.where(denominator == 0, 1, denominator))
 
 
+def reciprocal(numbers: jax.Array) -> jax.Array:
+    """Of what is positive; zero elsewhere."""
+    positive = numbers > 0
+    return jnp.where(positive, 1 / jnp.where(positive, numbers, 1), 0)
+
+
 def root(square: jax.Array) -> jax.Array:
     """The square root of what rounding may have made negative, with derivative 0 at 0."""
     positive = square > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
+# So many units in the last place are rounding; more are somebody's doing.
+ROUNDING_UNITS = 8
+
+
+def step_to(target: Any, expected: Any, params: Any, eps: Any, *sizes: Any) -> Any:
+    """The step to a target, for a layer that knows where it left the parameters.
+
+    Where they are not there, but for rounding, somebody else has moved them, and that stays: the
+    step is then the difference of the two places. What rounding moved is corrected, so that it does
+    not add up.
+
+    Args:
+      target: where the layer wants to be.
+      expected: where it left the parameters.
+      params: where they are.
+      eps: the relative rounding of each leaf, from ``eps_of``.
+      sizes: numbers that the last step was rounded at, if they are not the parameters' own.
+    """
+
+    def leaf_step(target, expected, param, eps, *sizes):
+        largest = functools.reduce(jnp.maximum, map(jnp.abs, (param, expected, *sizes)))
+        by_rounding = jnp.abs(param - expected) <= ROUNDING_UNITS * eps * largest
+        return target - jnp.where(by_rounding, param, expected)
+
+    return jax.tree.map(leaf_step, target, expected, params, eps, *sizes)
+
+
+def eps_of(params: Any) -> Any:
+    """How precise each leaf is."""
+    return jax.tree.map(lambda leaf: float(jnp.finfo(jnp.result_type(leaf)).eps), params)
+
+
 def in_working_precision(
-    name: str, init: Callable, update: Callable
+    name: str, init: Callable, update: Callable, knows_its_place: bool = False
 ) -> optax.GradientTransformationExtraArgs:
-    """Hand a layer checked trees of one dtype, and cast its updates back to the parameters'."""
+    """Hand a layer checked trees of one dtype, and cast its updates back to the parameters'.
+
+    One that knows where the parameters should be is told how precise they are: ``eps``.
+    """
 
     def checked_init(params):
         return init(copy(params, working_dtype(params)))
@@ -198,11 +173,12 @@ def in_working_precision(
     def checked_update(updates, state, params=None, **extra_args):
         if params is None:
             raise ValueError(
-                f"`{name}` moves from where the parameters are, so it needs them: call "
-                "`update(gradients, state, params)`."
+                f"`{name}` needs to know the parameters: call `update(gradients, state, params)`."
             )
-        _check_shapes(name, updates, params)
+        check_shapes(f"`{name}`", updates, params)
         dtype = working_dtype(params)
+        if knows_its_place:
+            extra_args["eps"] = eps_of(params)
         step, state = update(cast(updates, dtype), state, cast(params, dtype), **extra_args)
         return jax.tree.map(_narrow, step, params), state
 
@@ -219,19 +195,20 @@ def _narrow(step, param):
     return step.astype(dtype)
 
 
-def _check_shapes(name, updates, params):
+def check_shapes(name: str, updates: Any, params: Any) -> None:
+    """An error that names the leaves which the two trees do not share."""
     received = dict(jax.tree_util.tree_leaves_with_path(updates))
     expected = dict(jax.tree_util.tree_leaves_with_path(params))
     keystr = jax.tree_util.keystr
     if received.keys() != expected.keys():
         raise ValueError(
-            f"`{name}` received gradients for the leaves {[*map(keystr, received)]} of a tree "
+            f"{name} received gradients for the leaves {[*map(keystr, received)]} of a tree "
             f"whose leaves are {[*map(keystr, expected)]}. Pass the gradient of the same "
             "parameters that were given to `init`."
         )
     for path, param in expected.items():
         if jnp.shape(received[path]) != jnp.shape(param):
             raise ValueError(
-                f"`{name}` received a gradient of shape {jnp.shape(received[path])} for the "
+                f"{name} received a gradient of shape {jnp.shape(received[path])} for the "
                 f"parameter {keystr(path) or 'array'} of shape {jnp.shape(param)}. They must agree."
             )

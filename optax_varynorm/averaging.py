@@ -157,7 +157,7 @@ def anytime(
             anytime_learner_state=learner.init(_precision.copy(params, dtype)),
         )
 
-    def update(updates, state, params, **extra_args):
+    def update(updates, state, params, *, eps, **extra_args):
         dtype = _precision.working_dtype(params)
         weight = _weight(state.anytime_round, power, dtype)
         learner_step, learner_state = learner.update(
@@ -170,7 +170,8 @@ def anytime(
         next_weight = _weight(state.anytime_round + 1, power, dtype)
         weight_sum = state.anytime_weight_sum + next_weight
         average = _move(state.anytime_average, iterate, next_weight / weight_sum)
-        return optax.tree.sub(average, params), AnytimeState(
+        step = _precision.step_to(average, state.anytime_average, params, eps)
+        return step, AnytimeState(
             anytime_average=average,
             anytime_iterate=iterate,
             anytime_weight_sum=weight_sum,
@@ -178,7 +179,7 @@ def anytime(
             anytime_learner_state=learner_state,
         )
 
-    return _precision.in_working_precision("anytime", init, update)
+    return _precision.in_working_precision("anytime", init, update, knows_its_place=True)
 
 
 def averaged_params(state: optax.OptState, params: optax.Params | None = None) -> optax.Params:

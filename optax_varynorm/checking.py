@@ -35,7 +35,7 @@ def check_norm(
 
     Args:
       norm: any norms. Of those that learn their units from gradients or features, the coordinates
-        known so far are checked. Strong convexity is not where ``norm.has_proof`` is false.
+        known so far are checked. Strong convexity is not where ``norm.strong_convexity`` is ``None``.
       gradients: a tree like the parameters with one more axis, the rounds.
       features: those of a linear model in the same rounds, for norms that observe them.
       samples: how many points and pairs.
@@ -46,7 +46,7 @@ def check_norm(
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> vn.check_norm(vn.lp_norm(1.5), jnp.array([[0.6, -0.8], [0.0, 1.0]]))
     """
-    if (norm.observe_features is not None) != (features is not None):
+    if (norm.announce is not None) != (features is not None):
         raise ValueError(
             "`check_norm` needs `features` for a norm that observes them, and for no other."
         )
@@ -89,13 +89,15 @@ def _draw(stream, samples, seed) -> complaints.Sampled:
 
 
 def _measure(norm, unravel, gradients, features, sampled) -> complaints.Measured:
+    def known_part(state, tree):
+        return norm.measure(state, tree).known
+
     def lengths(state, points, known_to=None):
         """Of the parts of points in coordinates that are known to a state, by default this one."""
 
         def length(flat):
             tree = unravel(flat)
-            if norm.known_part is not None:
-                tree = norm.known_part(state if known_to is None else known_to, tree)
+            tree = known_part(state if known_to is None else known_to, tree)
             # Not `primal_norm`, which takes what is no number for zero.
             return jnp.sqrt(jnp.maximum(_precision.inner(norm.to_dual(state, tree), tree), 0))
 
@@ -119,19 +121,21 @@ def _measure(norm, unravel, gradients, features, sampled) -> complaints.Measured
     def play_round(state, seen):
         gradient, next_features = seen
         grown = norm.observe_gradient(state, gradient)
-        if norm.observe_features is not None:
-            grown = norm.observe_features(grown, next_features)
+        if norm.announce is not None:
+            grown = norm.announce(grown, next_features)
         growth = (lengths(state, sampled.x), lengths(grown, sampled.x, state))
         return grown, (in_state(grown), growth)
 
     zeros = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), gradients)
     first = norm.init(zeros)
     following = None
-    if norm.observe_features is not None:
-        first = norm.observe_features(first, jax.tree.map(lambda leaf: leaf[0], features))
+    if norm.announce is not None:
+        first = norm.announce(first, jax.tree.map(lambda leaf: leaf[0], features))
         following = jax.tree.map(
             lambda leaf: jnp.concatenate([leaf[1:], jnp.zeros_like(leaf[:1])]), features
         )
+    known = known_part(norm.init(zeros), jax.tree.map(jnp.ones_like, zeros))
+    is_positive = jnp.all(ravel_pytree(known)[0] == 1)
     last, (later, (before, after)) = jax.lax.scan(play_round, first, (gradients, following))
     history = {
         name: jnp.concatenate([lengths[None], later[name]])
@@ -141,8 +145,7 @@ def _measure(norm, unravel, gradients, features, sampled) -> complaints.Measured
 
     def dual_length(flat):
         tree = unravel(flat)
-        if norm.known_part is not None:
-            tree = norm.known_part(last, tree)
+        tree = known_part(last, tree)
         return dual_norm(norm, last, norm.to_dual(last, tree))
 
     return complaints.Measured(
@@ -152,4 +155,5 @@ def _measure(norm, unravel, gradients, features, sampled) -> complaints.Measured
         after_zero=lengths(norm.observe_gradient(last, zeros), few)[None],
         last_of_x=lengths(last, few)[None],
         dual=jax.vmap(dual_length)(few)[None],
+        is_positive=is_positive,
     )

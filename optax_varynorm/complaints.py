@@ -17,7 +17,10 @@ class Sampled(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Norms of the points in each round, one a row, and once in the end."""
+    """Norms of the points in each round, one a row, and once in the end.
+
+    ``is_positive``: whether the norm knows all coordinates from the start.
+    """
 
     of_x: Any
     of_y: Any
@@ -31,12 +34,13 @@ class Measured(NamedTuple):
     after_zero: Any
     last_of_x: Any
     dual: Any
+    is_positive: Any
 
 
 def raise_the_first(norm: VaryingNorm, sampled: Sampled, m: Measured, tolerance: float) -> None:
     """Raise the first complaint, at the worst of its violations."""
     x, y, p, c = sampled
-    sigma = float(norm.strong_convexity)
+    sigma = norm.strong_convexity
 
     def complain(excess, scale, text):
         """If an excess is above rounding, relative to a scale; the text is made of its indices."""
@@ -63,7 +67,7 @@ def raise_the_first(norm: VaryingNorm, sampled: Sampled, m: Measured, tolerance:
             f"{m.of_x[t, i]:.6g} {_at(x=x[i])}."
         ),
     )
-    if norm.known_part is None:
+    if m.is_positive:
         nonzero = np.any(x != 0, axis=1)
         complain(
             np.where(nonzero & (m.of_x == 0), 1.0, 0.0),
@@ -90,7 +94,8 @@ def raise_the_first(norm: VaryingNorm, sampled: Sampled, m: Measured, tolerance:
             "any point: add to the state, or take the maximum with what it was."
         ),
     )
-    if norm.has_proof:
+    if sigma is not None:
+        sigma = float(sigma)
         chord = p * m.of_x**2 + (1 - p) * m.of_y**2
         missing = m.of_middle**2 - (chord - sigma * p * (1 - p) * m.of_difference**2)
         complain(

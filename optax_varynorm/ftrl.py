@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.norms import Geometry, require_geometry
+from optax_varynorm.certificates.certified import (
+    Certified,
+    DirectionBound,
+    NoRegretBoundError,
+)
+from optax_varynorm.norms import Geometry, primal_norm, require_geometry
 
 
 class FTRLState(NamedTuple):
@@ -15,10 +20,12 @@ class FTRLState(NamedTuple):
     gradient_sum: ``theta_t``, the sum of the gradients received.
     squared_dual_norm_sum: ``S_t``, the sum of their squared dual norms, each in the norm that
       was current when its point was played.
+    sum_rounding: what rounding may have done to ``theta`` and to the coins so far, in dual norm.
     """
 
     gradient_sum: optax.Updates
     squared_dual_norm_sum: jax.Array
+    sum_rounding: jax.Array
 
 
 def ftrl_step() -> optax.GradientTransformationExtraArgs:
@@ -40,7 +47,8 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
        x_{t+1} = -\mathrm{to\_primal}(\theta_t)
          \min\Big(\frac{\sqrt{\sigma/2}}{\sqrt{1+S_t}}, \frac{1}{\|\theta_t\|_{t,\star}}\Big).
 
-    Needs ``geometry``, which ``with_varying_norm`` provides.
+    The unit ball is a place, so the update is the difference from ``params`` to that point. Needs
+    ``geometry``, which ``with_varying_norm`` provides.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> learner = vn.with_varying_norm(vn.lp_norm(), vn.ftrl_step())
@@ -49,33 +57,59 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     def init(params):
         dtype = _precision.working_dtype(params)
-        return FTRLState(optax.tree.zeros_like(params), jnp.zeros((), dtype))
+        return FTRLState(optax.tree.zeros_like(params), jnp.zeros((), dtype), jnp.zeros((), dtype))
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del extra_args
-        factor, leader, state = follow_leader(updates, state, geometry)
-        return optax.tree.sub(optax.tree.scale(factor, leader), params), state
+        geometry = require_geometry("ftrl_step", geometry)
+        norm, after = geometry.norm, geometry.after
+        gradient_sum = optax.tree.add(state.gradient_sum, updates)
+        squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm_of(updates)
 
-    return FollowTheLeader(*_precision.in_working_precision("ftrl_step", init, update))
+        leader = norm.to_primal(after, gradient_sum)
+        squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
+        vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
+        factor = jnp.minimum(
+            vertex * jax.lax.rsqrt(1 + squared_sum),
+            jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),
+        )
+        step = jax.tree.map(lambda p, x: -factor * p - x, leader, params)
+        ulp = float(jnp.finfo(squared_sum.dtype).eps)
+        return step, FTRLState(
+            gradient_sum,
+            squared_sum,
+            state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length)),
+        )
+
+    def most_lost(state, comparator, norm=None, norm_state=None):
+        r"""``thm:constrainedftrl`` for :math:`u / \|u\|`, multiplied by that length.
+
+        .. math:: \|u\| \sum_t \langle g_t, x_t\rangle
+                  \le 2 \|u\| \sqrt{(1 + S_T) / \sigma} + \langle\theta_T, u\rangle
+        """
+        if norm is None:
+            raise NoRegretBoundError(
+                "`ftrl_step` has a bound inside `with_varying_norm` only, which knows the norm."
+            )
+        if norm.strong_convexity is None:
+            raise NoRegretBoundError(
+                "No regret bound is known for this norm: it is not strongly convex. The regret "
+                "itself is: `regret(state, comparator)`. Of Algorithm 4, `cover='ellipsoid'` has a "
+                "bound."
+            )
+        squares = state.squared_dual_norm_sum
+        sigma = jnp.asarray(norm.strong_convexity, squares.dtype)
+        # Each of the theorem's two terms is at most sqrt((1 + S) / sigma).
+        regret = 2 * (jnp.sqrt((1 + squares) / sigma) + state.sum_rounding)
+        length = primal_norm(norm, norm_state, comparator)
+        product = _precision.inner(state.gradient_sum, comparator)
+        digits = _precision.inner_rounding(state.gradient_sum, comparator)
+        return DirectionBound(length, length * regret + product + digits)
+
+    layer = _precision.in_working_precision("ftrl_step", init, update)
+    return Certified(layer, most_lost=most_lost)
 
 
-class FollowTheLeader(optax.GradientTransformationExtraArgs):
-    """The type of ``ftrl_step()``, by which a layer around it knows where its points come from."""
-
-
-def follow_leader(
-    updates, state: FTRLState, geometry: Geometry | None
-) -> tuple[jax.Array, optax.Params, FTRLState]:
-    """The next point of ``ftrl_step`` as a number and what it multiplies, and the next state."""
-    geometry = require_geometry("ftrl_step", geometry)
-    gradient_sum = optax.tree.add(state.gradient_sum, updates)
-    squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm(updates)
-
-    leader = geometry.leader(updates, gradient_sum)
-    squared_length = geometry.squared_length_of_leader(gradient_sum, leader)
-    vertex = jnp.sqrt(jnp.asarray(geometry.norm.strong_convexity, squared_sum.dtype) / 2)
-    step = jnp.minimum(
-        vertex / jnp.sqrt(1 + squared_sum),
-        jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),
-    )
-    return -step, leader, FTRLState(gradient_sum, squared_sum)
+def sigma_of(norm) -> float:
+    """Of a norm that nobody has proven strongly convex, as if it were like a quadratic one."""
+    return 1.0 if norm.strong_convexity is None else norm.strong_convexity

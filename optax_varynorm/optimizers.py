@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments
-from optax_varynorm.certificates.certified import CertifiedTransformation
+from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
 from optax_varynorm.ftrl import ftrl_step
@@ -20,6 +20,7 @@ from optax_varynorm.norm_library import (
 from optax_varynorm.norms import VaryingNorm
 from optax_varynorm.reductions import (
     combine,
+    grounded,
     project,
     scale_by_coin_betting,
     with_varying_norm,
@@ -59,11 +60,14 @@ def varynorm(
     >>> optimizer = vn.varynorm()
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    arguments = {"epsilon": epsilon, "lipschitz": lipschitz, "scale_learner": scale_learner}
-    cheap = (fixed_norm(**arguments), diagonal(**arguments))
-    return choose_by_size(
-        with_matrix=_on(domain, combine(*cheap, full_matrix(**arguments))),
-        without=_on(domain, combine(*cheap)),
+    norms = (lp_norm(2.0, lipschitz), diagonal_norm(lipschitz, start="coordinate"))
+    matrix = full_matrix_norm(lipschitz, start="coordinate")
+    learners = [_learn(norm, epsilon, None, scale_learner) for norm in (*norms, matrix)]
+    return grounded(
+        choose_by_size(
+            with_matrix=_on(domain, combine(*learners)),
+            without=_on(domain, combine(*learners[:2])),
+        )
     )
 
 
@@ -99,7 +103,7 @@ def fixed_norm(
             "`fixed_norm` on a domain must know `p` to choose its projection. Keep it static: "
             "`optax.inject_hyperparams(fixed_norm, static_args=('p',))`."
         )
-    return _learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner)
+    return grounded(_learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner))
 
 
 def diagonal(
@@ -128,7 +132,7 @@ def diagonal(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     norm = diagonal_norm(lipschitz, start=_start(domain))
-    return _learn(norm, epsilon, domain, scale_learner)
+    return grounded(_learn(norm, epsilon, domain, scale_learner))
 
 
 def full_matrix(
@@ -157,7 +161,7 @@ def full_matrix(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     norm = full_matrix_norm(lipschitz, start=_start(domain))
-    return _learn(norm, epsilon, domain, scale_learner)
+    return grounded(_learn(norm, epsilon, domain, scale_learner))
 
 
 def full_matrix_adagrad(
@@ -186,12 +190,12 @@ def full_matrix_adagrad(
     >>> optimizer = vn.full_matrix_adagrad(epsilon=0.1)
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return _learn(full_matrix_root_norm(lipschitz), epsilon, domain, scale_learner)
+    return grounded(_learn(full_matrix_root_norm(lipschitz), epsilon, domain, scale_learner))
 
 
 def choose_by_size(
-    with_matrix: CertifiedTransformation, without: CertifiedTransformation
-) -> CertifiedTransformation:
+    with_matrix: optax.GradientTransformation, without: optax.GradientTransformation
+) -> Certified:
     """One learner while there are few parameters, the other beyond: by their shapes, statically."""
 
     def chosen_by(size):
@@ -206,21 +210,18 @@ def choose_by_size(
     def update(updates, state, params=None, **extra_args):
         return chosen(updates).update(updates, state, params, **extra_args)
 
-    def regret_bound(state, comparator, *geometry):
-        return chosen(comparator).regret_bound(state, comparator, *geometry)
+    def slack(state, comparator, *geometry):
+        return slack_of(chosen(comparator))(state, comparator, *geometry)
 
-    return CertifiedTransformation(
-        optax.GradientTransformationExtraArgs(init, update),
-        regret_bound,
-        lambda size: chosen_by(size).coordinate_learner(size),
-    )
+    return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
 def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientTransformation:
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
     scale_learner = coin_betting if scale_learner is None else scale_learner
     if domain is None:
-        return with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), scale_learner(epsilon)))
+        learner = scale_by_coin_betting(ftrl_step(), scale_learner(epsilon))
+        return with_varying_norm(norm, learner)
     _require_domain(domain)
     # The paper's surrogate doubles all regret, so half the wealth keeps the promise of epsilon.
     surrogate, wealth = ("tight", epsilon) if norm.is_quadratic else ("paper", epsilon / 2)

@@ -106,3 +106,24 @@ def _unless_saturated(state, bound, comparator, *sums):
         comparator,
         *sums,
     )
+
+
+def wealth_rounding(scale_state, charged: jax.Array) -> jax.Array:
+    r"""How much more was charged than the wealth knows of, by rounding of its logarithm.
+
+    :math:`\epsilon - \mathrm{Wealth}_T` is what a bettor was charged, in exact numbers.
+    """
+    if not isinstance(scale_state, CoinBettingState | KTBettingState | FreeGradBettingState):
+        return jnp.zeros_like(charged)
+    lost = jnp.exp(scale_state.log_initial_wealth) - jnp.exp(scale_state.log_wealth)
+    return jnp.maximum(charged - lost, 0)
+
+
+def coins_refused(scale_state) -> jax.Array:
+    """How many coins a bettor has cut, wherever it counts them."""
+    counts = [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(scale_state)
+        if "out_of_range" in jax.tree_util.keystr(path)
+    ]
+    return functools.reduce(jnp.add, counts, jnp.zeros((), jnp.int32))

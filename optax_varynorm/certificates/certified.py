@@ -1,4 +1,22 @@
-"""Learners that know a bound of their own regret."""
+"""Learners that know what their theorem still allows.
+
+A learner that received the gradients :math:`r_t` and played the displacements :math:`z_t` knows by
+its wealth what it was charged, :math:`C = \\sum_t \\langle r_t, z_t\\rangle`, and by its theorem
+that, for every comparator, :math:`C` is at most some number :math:`M(u)`. The difference is its
+*slack*, :math:`M(u) - C \\ge 0`. Slacks add up where learners do, whatever else happened to the
+parameters: with the true gradients :math:`g_t` and points :math:`w_t`, and one :math:`u_j` for each
+learner, :math:`u - w_1 = \\sum_j u_j`,
+
+.. math::
+   R_T(u) = \\underbrace{\\sum_t \\langle g_t, w_t - u\\rangle}_{\\text{exact, for any chain}}
+   \\le R_T(u) + \\sum_j \\mathrm{slack}_j(u_j),
+   \\qquad
+   \\sum_j M_j(u_j) + \\Big[\\sum_t\\langle g_t, w_t - w_1\\rangle - \\sum_j C_j\\Big]
+   - \\Big\\langle \\sum_t g_t, u - w_1\\Big\\rangle
+
+being two ways to write the right-hand side. What clipping hid, what rounding lost and what other
+transformations did to the parameters is all in the bracket.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,70 +24,69 @@ from typing import NamedTuple
 import jax
 import optax
 
-# (state, comparator, norm, norm_state) -> an upper bound of the regret against the comparator. The
-# last two are the norm of the round that an outer layer provides, or `None`.
-RegretBound = Callable[..., jax.Array]
-# From the number of parameters to the learner that each of them has a copy of, if that is all.
-CoordinateLearner = Callable[[int], optax.GradientTransformation | None]
+# (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
+# the norm of the round that an outer layer provides, or `None`.
+Slack = Callable[..., jax.Array]
 
 
-class Follower(NamedTuple):
-    """What a learner needs that always plays a multiple of a leader which its norm knows.
+class DirectionBound(NamedTuple):
+    r"""What a direction learner promises against a comparator.
 
     Attributes:
-      init: from the parameters to a state without the point, which can be found again.
-      gradient_sum: from a state to the sum of the gradients that the leader follows.
+      length: :math:`\|u\|` of the comparator.
+      most_lost: :math:`\|u\| \sum_t \langle g_t, x_t\rangle` is at most this.
     """
 
-    init: Callable[[optax.Params], optax.OptState]
-    gradient_sum: Callable[[optax.OptState], optax.Updates]
+    length: jax.Array
+    most_lost: jax.Array
 
 
 class NoRegretBoundError(ValueError):
     """Nobody has proven a bound of the regret of a learner."""
 
 
-class CertifiedTransformation(optax.GradientTransformationExtraArgs):
-    """An Optax transformation with three more attributes.
+def _unknown(*args):
+    raise NoRegretBoundError(
+        "No regret bound is known for this optimizer. Those of this package have one, and so "
+        "do `with_varying_norm`, `project`, `combine` and `scale_by_coin_betting` around "
+        "`ftrl_step()` and a bettor of this package. The regret itself is known for any: "
+        "`regret(state, comparator)`."
+    )
 
-    Layers build ``regret_bound`` from the bounds of what they wrap, so that ``track_regret`` can
-    certify any composition of them by the norms and the wealth in its state. By
-    ``coordinate_learner`` one that consists of a learner a coordinate says so, and by ``follower``
-    one that need not keep its point beside the norm's state.
+
+class Certified(optax.GradientTransformationExtraArgs):
+    """An Optax transformation with a theorem.
+
+    Attributes:
+      slack: of a learner: see ``Slack``.
+      most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``.
     """
 
-    regret_bound: RegretBound
-    coordinate_learner: CoordinateLearner
-    follower: Follower | None
+    slack: Slack
+    most_lost: Callable[..., DirectionBound]
 
     def __new__(
         cls,
         transformation: optax.GradientTransformation,
-        regret_bound: RegretBound,
-        coordinate_learner: CoordinateLearner = lambda size: None,
-        follower: Follower | None = None,
+        slack: Slack = _unknown,
+        most_lost: Callable[..., DirectionBound] = _unknown,
     ):
         self = super().__new__(cls, transformation.init, transformation.update)
-        self.regret_bound = regret_bound
-        self.coordinate_learner = coordinate_learner
-        self.follower = follower
+        self.slack = slack
+        self.most_lost = most_lost
         return self
 
     def __getnewargs__(self):
         """What ``copy`` makes another one from: that of a NamedTuple lacks the attributes."""
-        transformation = optax.GradientTransformationExtraArgs(self.init, self.update)
-        return transformation, self.regret_bound, self.coordinate_learner, self.follower
+        bare = optax.GradientTransformationExtraArgs(self.init, self.update)
+        return bare, self.slack, self.most_lost
 
 
-def regret_bound_of(learner: optax.GradientTransformation) -> RegretBound:
-    """The bound of a learner; asking for a number raises an error if it has none."""
+def slack_of(learner: optax.GradientTransformation) -> Slack:
+    """The slack of a learner; asking for a number raises an error if it has no theorem."""
+    return getattr(learner, "slack", _unknown)
 
-    def unknown(*args):
-        raise NoRegretBoundError(
-            "No regret bound is known for this optimizer. Those of this package have one, and so "
-            "do `with_varying_norm`, `project`, `combine` and `scale_by_coin_betting` around "
-            "`ftrl_step()` and a bettor of this package. The regret itself is known for any: "
-            "`regret(state, comparator)`."
-        )
 
-    return getattr(learner, "regret_bound", unknown)
+def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., DirectionBound]:
+    """The bound of a direction learner, likewise."""
+    return getattr(learner, "most_lost", _unknown)

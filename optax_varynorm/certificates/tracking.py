@@ -7,57 +7,29 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import regret_bound_of
+from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.domains import Domain
 from optax_varynorm.domains.domain import require_like
+from optax_varynorm.norms import select
 
 
 class TrackRegretState(NamedTuple):
     """Attributes:
-    tracked_rounds: ``T``, the number of gradients that were finite.
+    tracked_rounds: ``T``, the number of gradients that were added up.
+    untracked_rounds: the number of others: not finite, or too large for a sum of them to be.
     tracked_origin: ``w_1``.
-    tracked_loss: the sum of the losses :math:`<g_t, w_t - w_1>`, and what rounding took from it.
-    tracked_gradient: the sum of the gradients, and what rounding took from it.
+    tracked_loss: the sum of the losses :math:`<g_t, w_t - w_1>`.
+    tracked_gradient: the sum of the gradients.
     tracked_learner_state: state of the learner.
-    tracked_bound: the bound of the learner's regret, a function without arrays.
     """
 
     tracked_rounds: jax.Array
+    untracked_rounds: jax.Array
     tracked_origin: optax.Params
-    tracked_loss: "CompensatedSum"
-    tracked_gradient: "CompensatedSum"
+    tracked_loss: CompensatedSum
+    tracked_gradient: CompensatedSum
     tracked_learner_state: optax.OptState
-    tracked_bound: jax.tree_util.Partial
-
-
-class CompensatedSum(NamedTuple):
-    """A running sum of trees with twice the digits of their dtype.
-
-    Attributes:
-      total: the sum.
-      lost: what rounding took from it.
-    """
-
-    total: optax.Params
-    lost: optax.Params
-
-    @classmethod
-    def zeros_like(cls, tree):
-        return cls(optax.tree.zeros_like(tree), optax.tree.zeros_like(tree))
-
-    def plus(self, tree) -> "CompensatedSum":
-        """Kahan's sum, with Knuth's exact error of an addition, leaf by leaf."""
-        added = jax.tree.map(jnp.add, tree, self.lost)
-        total = jax.tree.map(jnp.add, self.total, added)
-
-        def error(before, added, after):
-            kept = after - before
-            return (before - (after - kept)) + (added - kept)
-
-        return CompensatedSum(total, jax.tree.map(error, self.total, added, total))
-
-    def value(self):
-        return jax.tree.map(jnp.add, self.total, self.lost)
 
 
 def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
@@ -67,13 +39,11 @@ def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransfo
               - \Big\langle \sum_t g_t, u - w_1\Big\rangle.
 
     Read it off with ``regret(state, u)``, its supremum over a domain with
-    ``worst_regret(state, domain)``, the learner's guarantee with ``regret_bound(state, u)``. The
-    points are those the parameters had, so nothing may move them but these updates. Gradients that
-    the learners of this package skip (not finite, or too large to be squared) are no rounds.
-
-    The state holds the learner's bound, a function, as part of its structure. To restore a saved
-    state, take the structure from ``init`` and the saved leaves:
-    ``jax.tree.unflatten(jax.tree.structure(optimizer.init(params)), leaves)``.
+    ``worst_regret(state, domain)``, the learner's guarantee with
+    ``regret_bound(optimizer, state, u)``. The points are those the parameters had, whoever moved
+    them: the sums stay right with a weight decay, a schedule, or a mask after the learner. A
+    gradient that is not finite, or too large for sums of it to be, has no regret: such rounds are
+    left out, and counted in ``untracked_rounds``.
 
     Args:
       learner: any Optax optimizer.
@@ -89,36 +59,43 @@ def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransfo
     >>> bool(vn.regret(state, u) <= vn.regret_bound(state, u))
     True
     """
-    bound = jax.tree_util.Partial(regret_bound_of(learner))
+    learner_slack = slack_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
         return TrackRegretState(
             tracked_rounds=jnp.zeros((), jnp.int32),
+            untracked_rounds=jnp.zeros((), jnp.int32),
             tracked_origin=params,
             tracked_loss=CompensatedSum.zeros_like(jnp.zeros((), _precision.working_dtype(params))),
             tracked_gradient=CompensatedSum.zeros_like(params),
             tracked_learner_state=learner.init(params),
-            tracked_bound=bound,
         )
 
     def update(updates, state, params, **extra_args):
         step, learner_state = learner.update(
             updates, state.tracked_learner_state, params, **extra_args
         )
-        usable = _precision.is_usable(_precision.inner(updates, updates))
-        gradient = jax.tree.map(lambda g: jnp.where(usable, g, 0), updates)
+        summable = _precision.is_summable(updates)
+        gradient = select(summable, updates)
         loss = _precision.inner(gradient, optax.tree.sub(params, state.tracked_origin))
         return step, TrackRegretState(
-            tracked_rounds=state.tracked_rounds + usable.astype(jnp.int32),
+            tracked_rounds=state.tracked_rounds + summable.astype(jnp.int32),
+            untracked_rounds=state.untracked_rounds + (~summable).astype(jnp.int32),
             tracked_origin=state.tracked_origin,
             tracked_loss=state.tracked_loss.plus(loss),
             tracked_gradient=state.tracked_gradient.plus(gradient),
             tracked_learner_state=learner_state,
-            tracked_bound=state.tracked_bound,
         )
 
-    return _precision.in_working_precision("track_regret", init, update)
+    def slack(state, comparator, *geometry):
+        return learner_slack(state.tracked_learner_state, comparator, *geometry)
+
+    return Tracked(_precision.in_working_precision("track_regret", init, update), slack)
+
+
+class Tracked(Certified):
+    """The type of ``track_regret(...)``, by which ``regret_bound`` knows whose state it wants."""
 
 
 def regret(state: optax.OptState, comparator: optax.Params) -> jax.Array:
@@ -180,7 +157,8 @@ def certified_gap(state: optax.OptState, domain: Domain) -> jax.Array:
        \le \frac1T \sum_t f(w_t) - f(u) \le \frac1T \sup_{u\in W} R_T(u).
 
     With gradients of random losses it holds in expectation, for their mean. ``with_averaging``
-    keeps the average. Infinite before the first round.
+    keeps the average. Infinite before the first round, and after a gradient that could not be
+    added up (``untracked_rounds``), whose point is part of the average all the same.
 
     >>> import jax, jax.numpy as jnp, optax, optax_varynorm as vn
     >>> ball = vn.l2_ball(1.0)
@@ -194,18 +172,27 @@ def certified_gap(state: optax.OptState, domain: Domain) -> jax.Array:
     >>> bool(0 < vn.certified_gap(state, ball) < 1)
     True
     """
-    rounds = _find(state).tracked_rounds
-    worst = worst_regret(state, domain)
-    return jnp.where(rounds > 0, worst / jnp.maximum(rounds, 1).astype(worst.dtype), jnp.inf)
+    tracked = _find(state)
+    rounds, worst = tracked.tracked_rounds, worst_regret(state, domain)
+    is_proof = (rounds > 0) & (tracked.untracked_rounds == 0)
+    return jnp.where(is_proof, worst / jnp.maximum(rounds, 1).astype(worst.dtype), jnp.inf)
 
 
-def regret_bound(state: optax.OptState, comparator: optax.Params) -> jax.Array:
+def regret_bound(
+    optimizer: optax.GradientTransformation, state: optax.OptState, comparator: optax.Params
+) -> jax.Array:
     r"""The certified right-hand side: the regret against ``u`` is at most this.
 
     ``thm:varynorm`` for the norms that were used, the wealth that was bet and the gradients that
-    the learner received, plus, exactly, what clipping hid from it:
-    :math:`\sum_t \langle g_t - \hat g_t, w_t - u\rangle`. On a domain, for ``u`` inside it. For
-    matrix norms it costs O(d^3).
+    the learner received, plus, exactly, everything else that happened: what clipping hid from the
+    learner, what rounding lost, what other transformations did to the parameters. On a domain, for
+    ``u`` inside it. For matrix norms it costs O(d^3).
+
+    Args:
+      optimizer: ``track_regret(...)``, or the learner in it. A chain around it has no bound of its
+        own, but its state has all that is asked for.
+      state: the state of an optimizer with that ``track_regret`` in it.
+      comparator: ``u``, a tree like the parameters.
 
     >>> import jax.numpy as jnp, optax, optax_varynorm as vn
     >>> optimizer = vn.track_regret(vn.fixed_norm(lipschitz=1.0))
@@ -215,13 +202,15 @@ def regret_bound(state: optax.OptState, comparator: optax.Params) -> jax.Array:
     ...     updates, state = optimizer.update(jnp.array([1.0, 0.0]), state, params)
     ...     params = optax.apply_updates(params, updates)
     >>> comparator = jnp.array([-1.0, 0.0])
-    >>> bool(vn.regret(state, comparator) <= vn.regret_bound(state, comparator))
+    >>> bool(vn.regret(state, comparator) <= vn.regret_bound(optimizer, state, comparator))
     True
     """
     tracked = _find(state)
-    return tracked.tracked_bound(
-        tracked.tracked_learner_state, _like_origin(tracked, comparator), None, None
-    )
+    offset = optax.tree.sub(_like_origin(tracked, comparator), tracked.tracked_origin)
+    learner_state = tracked.tracked_learner_state
+    if isinstance(optimizer, Tracked):
+        learner_state = tracked
+    return regret(tracked, comparator) + slack_of(optimizer)(learner_state, offset)
 
 
 def _like_origin(tracked, comparator):

@@ -101,7 +101,7 @@ def constrained_bets(
             bettor_state=bettor.init(optax.tree.zeros_like(params)),
         )
 
-    def update(updates, state, params, **extra_args):
+    def update(updates, state, params, *, eps, **extra_args):
         pushes_outward = jax.tree.map(
             lambda bet, limit, coin: (jnp.abs(bet) > limit) & (coin * jnp.sign(bet) < 0),
             state.unconstrained_bet,
@@ -113,7 +113,7 @@ def constrained_bets(
         bet_step, bettor_state = bettor.update(
             handed_on, state.bettor_state, state.unconstrained_bet, **extra_args
         )
-        state = state._replace(
+        new = state._replace(
             unconstrained_bet=optax.apply_updates(state.unconstrained_bet, bet_step),
             seen_coin_size_sum=_add_sizes(state.seen_coin_size_sum, updates),
             withheld_coin_size_sum=_add_sizes(state.withheld_coin_size_sum, withheld),
@@ -121,16 +121,18 @@ def constrained_bets(
             + wealth.count(wealth.is_out_of_range, withheld),
             bettor_state=bettor_state,
         )
-        step = jax.tree.map(
-            lambda center, bet, limit, w: center + jnp.clip(bet, -limit, limit) - w,
-            state.constraint_center,
-            state.unconstrained_bet,
-            state.bet_radius,
-            params,
-        )
-        return step, state
+        return _precision.step_to(_bet(new), _bet(state), params, eps, state.bet_radius), new
 
-    return _precision.in_working_precision("constrained_bets", init, update)
+    return _precision.in_working_precision("constrained_bets", init, update, knows_its_place=True)
+
+
+def _bet(state: ConstrainedBetsState) -> optax.Params:
+    return jax.tree.map(
+        lambda center, bet, limit: center + jnp.clip(bet, -limit, limit),
+        state.constraint_center,
+        state.unconstrained_bet,
+        state.bet_radius,
+    )
 
 
 def _add_sizes(sums, coins):

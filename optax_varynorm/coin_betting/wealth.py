@@ -62,7 +62,7 @@ def bettor(
         }
         return start(params, common)
 
-    def update(updates, state, params, **extra_args):
+    def update(updates, state, params, *, eps, **extra_args):
         del extra_args
         limit = largest_log_wealth(_precision.working_dtype(params))
         coin = jax.tree.map(cut_coin, updates)
@@ -75,10 +75,12 @@ def bettor(
             wealth_saturations=state.wealth_saturations
             + count(lambda log: log > limit, log_wealth),
         )
-        state = choose_fraction(settled, coin)
-        return optax.tree.sub(bet(state), params), state
+        new = choose_fraction(settled, coin)
+        # A bet is rounded at the size of the bet before it, which a fall of wealth leaves behind.
+        wealth = jax.tree.map(jnp.exp, state.log_wealth)
+        return _precision.step_to(bet(new), bet(state), params, eps, wealth), new
 
-    return _precision.in_working_precision(name, init, update)
+    return _precision.in_working_precision(name, init, update, knows_its_place=True)
 
 
 def bet(state: Any) -> optax.Params:

@@ -69,6 +69,7 @@ def play(report=None, rounds_a_chunk: int = 64) -> list[Outcome]:
                 None if report is None else functools.partial(report, learner, sequence),
                 comparator=best,
             )
-            regret, bound = (float(of(game.state, best)) for of in (vn.regret, vn.regret_bound))
+            regret = float(vn.regret(game.state, best))
+            bound = float(vn.regret_bound(optimizer, game.state, best))
             outcomes.append(Outcome(sequence, learner, regret, bound, game))
     return sorted(outcomes, key=lambda outcome: list(SEQUENCES).index(outcome.sequence))

@@ -47,29 +47,12 @@ def metric_of(norm: VaryingNorm, norm_state: NormState, point: optax.Params) -> 
     def to_primal(vector):
         return ravel_pytree(norm.to_primal(norm_state, unravel(vector)))[0]
 
-    if norm.eigenbasis is None:
+    if norm.inverse is None:
         return Metric(to_primal, None, False, norm_state, at)
-    basis = jax.eval_shape(norm.eigenbasis, norm_state)
-    if basis.vectors is None:
-        eigenbasis = norm.eigenbasis
-
-        def diagonal():
-            return 1 / jnp.asarray(eigenbasis(norm_state).values, flat.dtype)
-
-        return Metric(to_primal, diagonal, True, norm_state, at)
-
-    def dense():
-        columns = jax.vmap(to_primal)(jnp.eye(flat.size, dtype=flat.dtype))
-        matrix = (columns + columns.T) / 2
-
-        def block(indices):
-            return matrix if indices is None else matrix[indices][:, indices]
-
-        return InverseMatrix(jnp.diagonal(matrix), block)
-
-    known = norm.inverse_matrix
-    inverse = dense if known is None else lambda: known(norm_state)
-    return Metric(to_primal, inverse, False, norm_state, at)
+    inverse = norm.inverse(norm_state)
+    if isinstance(inverse, InverseMatrix):
+        return Metric(to_primal, lambda: inverse, False, norm_state, at)
+    return Metric(to_primal, lambda: jnp.asarray(inverse, flat.dtype), True, norm_state, at)
 
 
 class Stiffness(NamedTuple):

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from optax_varynorm import _blocks
+from optax_varynorm import _blocks, _precision
 from optax_varynorm.norm_library.full_matrix import full_matrix_norm
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, Reading, VaryingNorm
 
 
 @functools.partial(
@@ -86,55 +86,71 @@ def block_diagonal_norm(
 
         return mapped
 
-    def observe(function):
-        """The state after each block's has seen its part of a tree."""
-
-        def observed(state, tree, *share):
-            grown = jax.vmap(function, in_axes=(0, 0, *(None for _ in share)))
-            stacks = zip(state.block_states, state.blocks.stack(ravel_pytree(tree)[0]), strict=True)
-            return dataclasses.replace(
-                state, block_states=tuple(grown(old, stack, *share) for old, stack in stacks)
-            )
-
-        return observed
-
-    def leader(state):
-        assert norm.leader is not None
-        if not state.block_states:
-            return jnp.zeros((0,))
-        return state.blocks.unstack(tuple(map(jax.vmap(norm.leader), state.block_states)))
-
-    def knows_all(state) -> jax.Array:
-        assert norm.knows_all is not None
-        answers = map(jax.vmap(norm.knows_all), state.block_states)
-        return jnp.all(jnp.stack([jnp.ones((), bool), *map(jnp.all, answers)]))
-
-    def eigenbasis(state) -> Eigenbasis:
-        assert norm.eigenbasis is not None
-        bases = tuple(map(jax.vmap(norm.eigenbasis), state.block_states))
-        positions = state.blocks.positions()
-        values = tuple(
-            jnp.broadcast_to(basis.values.reshape(len(where), -1), where.shape)
-            for basis, where in zip(bases, positions, strict=True)
+    def measure(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        usable = _precision.is_usable(_precision.inner(flat, flat))
+        flat = jnp.where(usable, flat, 0)
+        readings = tuple(map(jax.vmap(norm.measure), state.block_states, state.blocks.stack(flat)))
+        squares = [jnp.sum(reading.squared_dual_norm) for reading in readings]
+        known = flat
+        if readings:
+            known = state.blocks.unstack(tuple(reading.known for reading in readings))
+        return Reading(
+            unravel(flat),
+            unravel(known),
+            sum(squares, start=jnp.zeros((), flat.dtype)),
+            usable,
+            readings,
         )
-        if not bases or bases[0].vectors is None:
-            return Eigenbasis(state.blocks.unstack(values) if bases else jnp.zeros((0,)), None)
+
+    def grow(state, reading):
+        pairs = zip(state.block_states, reading.product, strict=True)
+        return dataclasses.replace(
+            state, block_states=tuple(jax.vmap(norm.grow)(*pair) for pair in pairs)
+        )
+
+    def announce(state, features):
+        assert norm.announce is not None
+        stacks = state.blocks.stack(ravel_pytree(features)[0])
+        grown = map(jax.vmap(norm.announce), state.block_states, stacks)
+        return dataclasses.replace(state, block_states=tuple(grown))
+
+    def inverse(state):
+        assert norm.inverse is not None
+        inverse_of = norm.inverse
+        positions = state.blocks.positions()
+        if not positions:
+            return jnp.zeros((0,))
+
+        def of_block(block_state):
+            """The inverse as an array, whichever form it has."""
+            found = inverse_of(block_state)
+            return found.block(None) if isinstance(found, InverseMatrix) else jnp.asarray(found)
+
+        found = tuple(map(jax.vmap(of_block), state.block_states))
+        if found[0].ndim < 3:
+            pairs = zip(found, positions, strict=True)
+            return state.blocks.unstack(
+                tuple(
+                    jnp.broadcast_to(values.reshape(len(where), -1), where.shape)
+                    for values, where in pairs
+                )
+            )
         size = sum(state.blocks.sizes)
-        vectors = jnp.zeros((size, size), values[0].dtype)
-        for basis, where in zip(bases, positions, strict=True):
-            vectors = vectors.at[where[:, :, None], where[:, None, :]].set(basis.vectors)
-        return Eigenbasis(state.blocks.unstack(values), vectors)
+        matrix = jnp.zeros((size, size), found[0].dtype)
+        for block, where in zip(found, positions, strict=True):
+            matrix = matrix.at[where[:, :, None], where[:, None, :]].set(block)
+        return InverseMatrix(
+            jnp.diagonal(matrix),
+            lambda indices: matrix if indices is None else matrix[indices][:, indices],
+        )
 
     return norm._replace(
         init=init,
-        observe_gradient=observe(norm.observe_gradient),
+        measure=measure,
+        grow=grow,
         to_dual=map_blocks(norm.to_dual),
         to_primal=map_blocks(norm.to_primal),
-        eigenbasis=norm.eigenbasis and eigenbasis,
-        inverse_matrix=None,
-        leader=norm.leader and leader,
-        known_part=norm.known_part and map_blocks(norm.known_part),
-        knows_all=norm.knows_all and knows_all,
-        inverse_weights=None,
-        observe_features=norm.observe_features and observe(norm.observe_features),
+        inverse=norm.inverse and inverse,
+        announce=norm.announce and announce,
     )

@@ -9,20 +9,21 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.norm_library import convex_newton
-from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.norms import VaryingNorm, simple_norm
 
 
 class CustomNormState(NamedTuple):
     """Attributes:
     custom_state: what the user's functions keep.
-    received_sum: the sum of the gradients that the learner received, flat.
-    solved_leader: ``to_primal`` of that sum, from which the next solution starts.
+    seen_sum: the sum of the gradients seen, flat.
+    solved_leader: ``to_primal`` of that sum, from which solutions start: the learner asks for that
+      of nearly the same sum.
     solver_residual: how far ``to_dual`` of it is from the sum, relative to the sum's length.
     largest_solver_residual: of all rounds.
     """
 
     custom_state: Any
-    received_sum: jax.Array
+    seen_sum: jax.Array
     solved_leader: jax.Array
     solver_residual: jax.Array
     largest_solver_residual: jax.Array
@@ -119,46 +120,33 @@ def custom_norm(
         zero = jnp.zeros((), flat.dtype)
         return CustomNormState(
             custom_state=() if init is None else init(params),
-            received_sum=jnp.zeros_like(flat),
+            seen_sum=jnp.zeros_like(flat),
             solved_leader=jnp.zeros_like(flat),
             solver_residual=zero,
             largest_solver_residual=jnp.zeros_like(zero),
         )
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
-    def observe(state, gradient, share):
+    def observe(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         custom_state = state.custom_state
         if observe_gradient is not None:
             custom_state = observe_gradient(custom_state, gradient)
-        received_sum = state.received_sum + share * flat
-        leader, residual = solve(custom_state, received_sum, unravel, state.solved_leader)
+        seen_sum = state.seen_sum + flat
+        leader, residual = solve(custom_state, seen_sum, unravel, state.solved_leader)
         return CustomNormState(
             custom_state=custom_state,
-            received_sum=received_sum,
+            seen_sum=seen_sum,
             solved_leader=leader,
             solver_residual=residual,
             largest_solver_residual=jnp.maximum(state.largest_solver_residual, residual),
         )
 
-    def observe_and_solve(state, gradient, share=1.0):
-        return observe(state, gradient, jnp.asarray(share, state.received_sum.dtype))
-
-    @jax.jit
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)
         return unravel(half_and_dual(state.custom_state, flat, unravel)[1])
 
-    @jax.jit
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         return unravel(solve(state.custom_state, flat, unravel, state.solved_leader)[0])
 
-    return VaryingNorm(
-        init_state,
-        observe_and_solve,
-        to_dual,
-        to_primal,
-        strong_convexity=strong_convexity,
-        leader=lambda state: state.solved_leader,
-    )
+    return simple_norm(init_state, observe, to_dual, to_primal, strong_convexity=strong_convexity)

@@ -8,10 +8,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library.diagonal_root import diagonal_root_norm
 from optax_varynorm.norm_library.first_seen import first_seen_squares
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 class DiagonalState(NamedTuple):
@@ -19,12 +18,10 @@ class DiagonalState(NamedTuple):
     start: what stands for ``L^2`` in the weights: one number, or a tree like the parameters. Zero
       where no gradient was seen.
     inverse: the reciprocal weights, a tree like the parameters. Zero where the norm is.
-    knows_all: whether no coordinate is without a gradient, as far as that matters.
     """
 
     start: Any
     inverse: optax.Params
-    knows_all: jax.Array
 
 
 def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -> VaryingNorm:
@@ -66,108 +63,81 @@ def diagonal_norm(lipschitz=1.0, root: bool = False, start: str = "isotropic") -
 def _from_known_length(lipschitz) -> VaryingNorm:
     def init(params):
         square = jnp.asarray(lipschitz, _precision.working_dtype(params)) ** 2
-        return DiagonalState(square, _fill(params, 1 / (2 * square)), jnp.ones((), bool))
+        return DiagonalState(square, _fill(params, 1 / (2 * square)))
 
-    def observe_gradient(state, gradient):
-        inverse = jax.tree.map(lambda r, g: r / (1 + r * g**2), state.inverse, gradient)
+    def grow(state, reading):
+        inverse = jax.tree.map(lambda r, g: r / (1 + r * g**2), state.inverse, reading.gradient)
         return state._replace(inverse=inverse)
 
-    return _norm(init, observe_gradient)
+    return _norm(init, grow)
 
 
 def _from_longest() -> VaryingNorm:
     def init(params):
-        # Before the first gradient any norm will do: nothing is learned in it.
-        dtype = _precision.working_dtype(params)
-        half = jnp.full((), 0.5, dtype)
-        return DiagonalState(jnp.zeros((), dtype), _fill(params, half), jnp.zeros((), bool))
+        zero = jnp.zeros((), _precision.working_dtype(params))
+        return DiagonalState(zero, _fill(params, zero))
 
-    def observe_gradient(state, gradient):
-        longest = jnp.maximum(state.start, _precision.inner(gradient, gradient))
+    def grow(state, reading):
+        longest = jnp.maximum(state.start, reading.product)
         growth = 2 * (longest - state.start)
         inverse = jax.tree.map(
             lambda r, g: jnp.where(
-                longest > 0, _reciprocal(jnp.where(state.knows_all, 1 / r, 0) + growth + g**2), r
+                longest > 0, _reciprocal(_precision.reciprocal(r) + growth + g**2), 0
             ),
             state.inverse,
-            gradient,
+            reading.gradient,
         )
-        return DiagonalState(longest, inverse, longest > 0)
+        return DiagonalState(longest, inverse)
 
-    def known_part(state, gradient):
-        return jax.tree.map(lambda g: jnp.where(state.knows_all, g, 0), gradient)
-
-    return _norm(init, observe_gradient, known_part)
+    return _norm(init, grow)
 
 
 def _by_coordinate() -> VaryingNorm:
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
-        return DiagonalState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
+        return DiagonalState(_fill(params, zero), _fill(params, zero))
 
-    def grow(start, inverse, gradient):
-        return jax.tree.map(
-            lambda top, r, g: jnp.where(
-                r > 0, 1 / (1 / r + 2 * (jnp.maximum(top, g**2) - top) + g**2), 0
-            ),
-            start,
-            inverse,
-            gradient,
+    def grow(state, reading):
+        first = first_seen_squares(reading.gradient, state.start)
+
+        def largest_square(top, g, first):
+            return jnp.where(top > 0, jnp.maximum(top, g**2), first)
+
+        def inverse_weight(top, r, g, first):
+            weight = _precision.reciprocal(r) + g**2
+            weight += 2 * (largest_square(top, g, first) - top)
+            return jnp.where(largest_square(top, g, first) > 0, _reciprocal(weight), 0)
+
+        gradient = reading.gradient
+        return DiagonalState(
+            jax.tree.map(largest_square, state.start, gradient, first),
+            jax.tree.map(inverse_weight, state.start, state.inverse, gradient, first),
         )
 
-    def meet(state, gradient):
-        """Coordinates with their first gradient enter."""
-        start = jax.tree.map(
-            lambda top, seen: jnp.where(top > 0, top, seen),
-            state.start,
-            first_seen_squares(gradient, state.start),
-        )
-        inverse = jax.tree.map(
-            lambda r, top, g: jnp.where((r > 0) | (top == 0), r, _reciprocal(2 * top + g**2)),
-            state.inverse,
-            start,
-            gradient,
-        )
-        known = (jnp.all(r > 0) for r in jax.tree.leaves(inverse))
-        return DiagonalState(start, inverse, jnp.all(jnp.stack([jnp.ones((), bool), *known])))
-
-    def observe_gradient(state, gradient):
-        inverse = grow(state.start, state.inverse, gradient)
-        start = jax.tree.map(
-            lambda top, g: jnp.where(top > 0, jnp.maximum(top, g**2), 0), state.start, gradient
-        )
-        state = DiagonalState(start, inverse, state.knows_all)
-        return rarely(~state.knows_all, meet, state, gradient)
-
-    def known_part(state, gradient):
-        return jax.tree.map(lambda r, g: jnp.where(r > 0, g, 0), state.inverse, gradient)
-
-    return _norm(init, observe_gradient, known_part)
+    return _norm(init, grow)
 
 
-def _norm(init, observe_gradient, known_part=None) -> VaryingNorm:
-    def weights(state):
-        return jax.tree.map(lambda r: _precision.ratio(jnp.ones_like(r), r), state.inverse)
+def _norm(init, grow) -> VaryingNorm:
+    def measure(state, gradient):
+        square = _precision.inner(gradient, gradient)
+        usable = _precision.is_usable(square)
+        gradient = select(usable, gradient)
+        known = jax.tree.map(lambda r, g: jnp.where(r > 0, g, 0), state.inverse, gradient)
+        dual = _precision.inner(gradient, to_primal(state, gradient))
+        return Reading(gradient, known, dual, usable, jnp.where(usable, square, 0))
 
     def to_dual(state, point):
-        return jax.tree.map(jnp.multiply, weights(state), point)
+        return jax.tree.map(lambda r, x: _precision.reciprocal(r) * x, state.inverse, point)
 
     def to_primal(state, gradient):
         return jax.tree.map(jnp.multiply, gradient, state.inverse)
 
-    def eigenbasis(state):
-        return Eigenbasis(ravel_pytree(weights(state))[0], None)
+    def inverse(state):
+        # Before the first gradient any norm will do for a projection: nothing is learned in it.
+        flat = ravel_pytree(state.inverse)[0]
+        return jnp.where(flat > 0, flat, 1)
 
-    return VaryingNorm(
-        init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        eigenbasis=eigenbasis,
-        known_part=known_part,
-        knows_all=None if known_part is None else lambda state: state.knows_all,
-        inverse_weights=lambda state, dtype: state.inverse,
-    )
+    return VaryingNorm(init, measure, grow, to_dual, to_primal, inverse=inverse)
 
 
 def _fill(params, value):

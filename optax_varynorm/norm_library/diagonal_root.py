@@ -8,7 +8,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 class DiagonalRootState(NamedTuple):
@@ -35,12 +35,19 @@ def diagonal_root_norm(lipschitz) -> VaryingNorm:
         zeros = jax.tree.map(lambda x: jnp.zeros_like(x, dtype), params)
         return DiagonalRootState(length**2, zeros)
 
-    def observe_gradient(state, gradient):
-        squares = jax.tree.map(lambda squares, g: squares + g**2, state.squares, gradient)
+    def measure(state, gradient):
+        square = _precision.inner(gradient, gradient)
+        usable = _precision.is_usable(square)
+        gradient = select(usable, gradient)
+        known = select(state.start > 0, gradient)
+        dual = jnp.maximum(_precision.inner(known, to_primal(state, known)), 0)
+        return Reading(gradient, known, dual, usable, jnp.where(usable, square, 0))
+
+    def grow(state, reading):
+        squares = jax.tree.map(lambda total, g: total + g**2, state.squares, reading.gradient)
         if lipschitz is not None:
             return DiagonalRootState(state.start, squares)
-        longest = jnp.maximum(state.start, _precision.inner(gradient, gradient))
-        return DiagonalRootState(longest, squares)
+        return DiagonalRootState(jnp.maximum(state.start, reading.product), squares)
 
     def to_dual(state, point):
         return jax.tree.map(jnp.multiply, weights(state), point)
@@ -48,17 +55,7 @@ def diagonal_root_norm(lipschitz) -> VaryingNorm:
     def to_primal(state, gradient):
         return jax.tree.map(jnp.divide, gradient, weights(state))
 
-    def eigenbasis(state):
-        return Eigenbasis(ravel_pytree(weights(state))[0], None)
+    def inverse(state):
+        return 1 / ravel_pytree(weights(state))[0]
 
-    def known_part(state, gradient):
-        return jax.tree.map(lambda g: jnp.where(state.start > 0, g, 0), gradient)
-
-    return VaryingNorm(
-        init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        eigenbasis=eigenbasis,
-        known_part=known_part if lipschitz is None else None,
-    )
+    return VaryingNorm(init, measure, grow, to_dual, to_primal, inverse=inverse)

@@ -11,20 +11,18 @@ from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.feature_coordinates import FARTHEST, FirstSizes, SpanBasis
 from optax_varynorm.norm_library.growing_inverse import GrowingInverse
-from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 class FeatureCoverState(NamedTuple):
     """Attributes, all flat:
     coordinates: how features become vectors without units.
     weights: the diagonal of the matrix, in these coordinates.
-    received_sum: the sum of the gradients that the learner received, in the parameters' units.
     inverse: the inverse of the matrix, in these coordinates.
     """
 
     coordinates: Any
     weights: jax.Array
-    received_sum: jax.Array
     inverse: GrowingInverse
 
 
@@ -50,7 +48,7 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> norm = vn.feature_cover_norm()
     >>> features = jnp.array([3.0, 4.0])
-    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), features)
+    >>> state = norm.announce(norm.init(jnp.zeros(2)), features)
     >>> bool(vn.dual_norm(norm, state, features) <= 1.001)
     True
     """
@@ -63,11 +61,9 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         return FeatureCoverState(
             coordinates=first_coordinates(flat),
             weights=jnp.zeros_like(flat),
-            received_sum=jnp.zeros_like(flat),
-            inverse=growing_inverse.scaled_identity(jnp.ones((), flat.dtype), jnp.zeros_like(flat)),
+            inverse=growing_inverse.scaled_identity(jnp.ones((), flat.dtype), flat.size),
         )
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
     def cover(state, flat):
         if not flat.size:
             return state
@@ -83,29 +79,27 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         covers = length <= 1 + 16 * jnp.finfo(flat.dtype).eps
         excess = jnp.where(covers, 0, 1 - 1 / jnp.where(covers, 1, length))
         root = jnp.sqrt(excess)
-        inverse = rarely(~covers, _grow, state.inverse, root * vector, root * primal)
+        inverse = rarely(~covers, growing_inverse.grow, state.inverse, root * vector, root * primal)
         return state._replace(weights=state.weights + excess * vector**2, inverse=inverse)
 
-    @jax.jit
-    def grow(state, flat, share):
-        if not flat.size:
-            return state
-        # The same product that measured the gradient, so that it is computed once.
-        vector = state.coordinates.times(_known_part(state, flat))
-        primal = growing_inverse.times(state.inverse, vector)
-        return FeatureCoverState(
-            coordinates=state.coordinates,
-            weights=state.weights + vector**2,
-            received_sum=state.received_sum + share * flat,
-            inverse=growing_inverse.grow(state.inverse, vector, primal, share),
-        )
-
-    def observe_features(state, features):
+    def announce(state, features):
         return cover(state, ravel_pytree(features)[0])
 
-    def observe_gradient(state, gradient, share=1.0):
-        flat, _ = ravel_pytree(gradient)
-        return grow(state, flat, jnp.asarray(share, flat.dtype))
+    def measure(state, gradient):
+        usable = _precision.is_summable(gradient)
+        flat, unravel = ravel_pytree(select(usable, gradient))
+        known = jnp.where(state.coordinates.sizes > 0, flat, 0)
+        vector = state.coordinates.times(known)
+        primal = growing_inverse.times(state.inverse, vector)
+        square = jnp.maximum(_precision.dot(vector, primal), 0)
+        return Reading(unravel(flat), unravel(known), square, usable, (vector, primal))
+
+    def grow(state, reading):
+        vector, primal = reading.product
+        return state._replace(
+            weights=state.weights + vector**2,
+            inverse=growing_inverse.grow(state.inverse, vector, primal),
+        )
 
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
@@ -121,26 +115,7 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         solved = jnp.linalg.solve(growing_inverse.dense(state.inverse), turned)
         return unravel(state.coordinates.solve(solved))
 
-    def leader(state):
-        return state.coordinates.transposed_times(state.inverse.leader)
-
-    def known_part(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
-        return unravel(_known_part(state, flat))
-
-    return VaryingNorm(
-        init=init,
-        observe_gradient=observe_gradient,
-        to_dual=to_dual,
-        to_primal=to_primal,
-        leader=leader,
-        known_part=known_part,
-        observe_features=observe_features,
-    )
-
-
-def _known_part(state, flat):
-    return jnp.where(state.coordinates.sizes > 0, flat, 0)
+    return VaryingNorm(init, measure, grow, to_dual, to_primal, announce=announce)
 
 
 def _measure(state, flat):
@@ -164,16 +139,6 @@ def _restart_coordinate(carry):
     restarted = FeatureCoverState(
         coordinates=coordinates,
         weights=jnp.where(at_index, 1, state.weights),
-        received_sum=state.received_sum,
-        inverse=growing_inverse.restart_coordinate(
-            state.inverse,
-            index,
-            coordinates.times(state.received_sum)[index],
-            1 / growing_inverse.INFLATION,
-        ),
+        inverse=growing_inverse.restart_coordinate(state.inverse, index),
     )
     return restarted, flat, *_measure(restarted, flat)
-
-
-def _grow(inverse, vector, primal):
-    return growing_inverse.grow(inverse, vector, primal, jnp.zeros((), vector.dtype))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 class FeatureSizeState(NamedTuple):
@@ -36,7 +36,7 @@ def feature_size_norm(with_gradients: bool = False) -> VaryingNorm:
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> norm = vn.feature_size_norm()
-    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), jnp.array([3.0, -4.0]))
+    >>> state = norm.announce(norm.init(jnp.zeros(2)), jnp.array([3.0, -4.0]))
     >>> norm.to_dual(state, jnp.ones(2)).tolist()
     [9.0, 16.0]
     """
@@ -59,12 +59,19 @@ def feature_size_norm(with_gradients: bool = False) -> VaryingNorm:
             lengths=optax.tree.zeros_like(params) if with_gradients else None,
         )
 
-    def observe_gradient(state, gradient):
+    def measure(state, gradient):
+        usable = _precision.is_summable(gradient)
+        gradient = select(usable, gradient)
+        known = jax.tree.map(lambda m, g: jnp.where(m > 0, g, 0), state.largest, gradient)
+        square = _precision.inner(known, to_primal(state, known))
+        return Reading(gradient, known, square, usable)
+
+    def grow(state, reading):
         if not with_gradients:
             return state
-        return state._replace(lengths=jax.tree.map(jnp.hypot, state.lengths, gradient))
+        return state._replace(lengths=jax.tree.map(jnp.hypot, state.lengths, reading.gradient))
 
-    def observe_features(state, features):
+    def announce(state, features):
         sizes = jax.tree.map(_precision.size, features)
         return state._replace(largest=jax.tree.map(jnp.maximum, state.largest, sizes))
 
@@ -76,14 +83,4 @@ def feature_size_norm(with_gradients: bool = False) -> VaryingNorm:
             lambda m, g: _precision.ratio(_precision.ratio(g, m), m), scales(state), gradient
         )
 
-    def known_part(state, gradient):
-        return jax.tree.map(lambda m, g: jnp.where(m > 0, g, 0), state.largest, gradient)
-
-    return VaryingNorm(
-        init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        known_part=known_part,
-        observe_features=observe_features,
-    )
+    return VaryingNorm(init, measure, grow, to_dual, to_primal, announce=announce)

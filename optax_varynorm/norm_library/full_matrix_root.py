@@ -1,18 +1,18 @@
 """The AdaGrad-style full-matrix norm of ``thm:adagrad``."""
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from scipy import special
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.norm_by_inverse import Growing, in_known_units, in_learned_unit
-from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, VaryingNorm, simple_norm
 
 
 class Accuracy(NamedTuple):
@@ -45,7 +45,7 @@ def full_matrix_root_norm(lipschitz=1.0, exact_every: int | None = None) -> Vary
     quadrature *defines* is itself increasing, quadratic, and gives no gradient with
     :math:`\|g\|_2 \le L` a dual norm above one. ``thm:varynorm`` holds for it as it stands, at any
     number of nodes; only the bound in terms of the exact root (``thm:adagraddetail``) is off by the
-    quadrature's error. ``to_dual`` and ``eigenbasis`` cost O(d^3).
+    quadrature's error. ``to_dual`` costs O(d^3).
 
     Args:
       lipschitz: ``L``, the largest l_2 norm of a gradient, or ``None`` if nobody knows it. Then
@@ -81,9 +81,9 @@ def _inverse_root(lipschitz) -> Growing:
         shifts, _ = _inverse_root_quadrature(*ACCURACY[jnp.dtype(dtype)])
         return jnp.asarray(1 + shifts, dtype) * jnp.asarray(lipschitz, dtype) ** 2
 
-    def start(received_sum):
-        values = 1 / start_values(received_sum.dtype)
-        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(values, received_sum)
+    def start(dimension, dtype):
+        identity = functools.partial(growing_inverse.scaled_identity, dimension=dimension)
+        return jax.vmap(identity)(1 / start_values(dtype))
 
     return Growing(
         start,
@@ -95,13 +95,11 @@ def _inverse_root(lipschitz) -> Growing:
             jax.vmap(growing_inverse.block, in_axes=(0, None))(inverse, indices)
         ),
         diagonal=lambda inverse: weighted(inverse.diagonal),
-        leader=lambda inverse: weighted(inverse.leader),
         growth=lambda squares: 1 / weighted(1 / (squares + start_values(squares.dtype))),
     )
 
 
-# Compiled once, also for those who call `update` outside of `jit`.
-_grow_each = jax.jit(jax.vmap(growing_inverse.grow, in_axes=(0, None, 0, None, None)))
+_grow_each = jax.vmap(growing_inverse.grow, in_axes=(0, None, 0))
 _times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 
@@ -116,6 +114,8 @@ def _inverse_root_quadrature(
     matrix functions by contour integrals*, 2008, method 3. It is least accurate, and too small, at
     both ends, so its value at 1 is at most 1.
     """
+    from scipy import special  # slow to import, and needed by this norm alone
+
     period = special.ellipkm1(1 / largest_eigenvalue)
     sn, cn, dn, _ = special.ellipj(
         (np.arange(nodes) + 0.5) * period / nodes, 1 - 1 / largest_eigenvalue
@@ -160,7 +160,6 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
         root = length * jnp.sqrt(length**2 + jnp.maximum(values, 0))
         return ExactRootState(state.gradient_covariance, root, vectors, jnp.zeros((), jnp.int32))
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
     def observe_gradient(state, gradient):
         flat, _ = ravel_pytree(gradient)
         state = state._replace(
@@ -177,10 +176,7 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
         flat, unravel = ravel_pytree(gradient)
         return unravel(_in_basis(state, flat, 1 / state.root_eigenvalues))
 
-    def eigenbasis(state):
-        return Eigenbasis(state.root_eigenvalues, state.root_eigenvectors)
-
-    def inverse_matrix(state):
+    def inverse(state):
         vectors, inverses = state.root_eigenvectors, 1 / state.root_eigenvalues
 
         def block(indices):
@@ -189,14 +185,7 @@ def _exact_root_norm(lipschitz, exact_every: int) -> VaryingNorm:
 
         return InverseMatrix(vectors**2 @ inverses, block)
 
-    return VaryingNorm(
-        init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        eigenbasis=eigenbasis,
-        inverse_matrix=inverse_matrix,
-    )
+    return simple_norm(init, observe_gradient, to_dual, to_primal, inverse=inverse)
 
 
 def _in_basis(state, flat, factors):

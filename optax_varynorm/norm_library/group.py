@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from optax_varynorm import _precision
 from optax_varynorm.norm_library.lp import lp_norm
-from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.norms import VaryingNorm, select
 
 
 def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
@@ -51,8 +51,12 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
 
         return jax.tree.map(of_leaf, tree, old, new)
 
-    def observe_gradient(state, gradient):
-        return across.observe_gradient(state, lengths(gradient))
+    def measure(state, gradient):
+        old = lengths(gradient)
+        reading = across.measure(state, old)
+        gradient = select(reading.usable, gradient)
+        known = gradient if lipschitz is not None else select(state > 0, gradient)
+        return reading._replace(gradient=gradient, known=known)
 
     def to_dual(state, point):
         old = lengths(point)
@@ -62,4 +66,4 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         old = lengths(gradient)
         return with_lengths(gradient, old, across.to_primal(state, old))
 
-    return across._replace(observe_gradient=observe_gradient, to_dual=to_dual, to_primal=to_primal)
+    return across._replace(measure=measure, to_dual=to_dual, to_primal=to_primal, inverse=None)

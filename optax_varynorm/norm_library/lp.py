@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.norms import Eigenbasis, VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select, usable_gradient
 
 
 def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
@@ -59,12 +59,28 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
     def init(params):
         return () if lipschitz is not None else jnp.zeros((), _precision.working_dtype(params))
 
-    def observe_gradient(state, gradient):
+    def squared_q_norm(gradient, dtype):
+        if euclidean:
+            return _precision.inner(gradient, gradient)
+        power = jnp.asarray(p, dtype)
+        dual = norm_gradient(gradient, power / (power - 1), jnp.ones((), dtype))
+        return jnp.maximum(_precision.inner(gradient, dual), 0)
+
+    def measure(state, gradient):
+        gradient, usable = usable_gradient(gradient)
+        dtype = _precision.working_dtype(gradient)
+        square = squared_q_norm(gradient, dtype)
+        if lipschitz is not None:
+            return Reading(gradient, gradient, square / length(state, dtype) ** 2, usable)
+        # The length of what is known: nothing is, before the first gradient.
+        known = state > 0
+        square_known = jnp.where(known, square / length(state, dtype) ** 2, 0)
+        return Reading(gradient, select(known, gradient), square_known, usable, square)
+
+    def grow(state, reading):
         if lipschitz is not None:
             return state
-        power = jnp.asarray(p, state.dtype)
-        dual = norm_gradient(gradient, power / (power - 1), jnp.ones_like(state))
-        return jnp.maximum(state, _precision.root(_precision.inner(gradient, dual)))
+        return jnp.maximum(state, _precision.root(reading.product))
 
     # Injected hyperparameters may come in the parameters' narrow dtype: widen, then compute.
     def length(state, dtype):
@@ -82,26 +98,15 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         power = jnp.asarray(p, dtype)
         return norm_gradient(gradient, power / (power - 1), 1 / length(state, dtype) ** 2)
 
-    def inverse_weights(state, dtype):
-        weight = 1 / length(state, dtype) ** 2
-        return weight if lipschitz is not None else jnp.where(state > 0, weight, 0)
-
-    def eigenbasis(state):
-        return Eigenbasis(length(state, jnp.result_type(float)) ** 2, None)
-
-    def known_part(state, gradient):
-        return jax.tree.map(lambda g: jnp.where(state > 0, g, 0), gradient)
+    def inverse(state):
+        return 1 / length(state, jnp.result_type(float)) ** 2
 
     return VaryingNorm(
-        init=init,
-        observe_gradient=observe_gradient,
-        to_dual=to_dual,
-        to_primal=to_primal,
+        init,
+        measure,
+        grow,
+        to_dual,
+        to_primal,
+        inverse=inverse if euclidean else None,
         strong_convexity=1.0 if euclidean else p - 1,
-        eigenbasis=eigenbasis if euclidean else None,
-        inverse_weights=inverse_weights if euclidean else None,
-        # Whether p is 2 may not be known while tracing, and must not change the state.
-        has_cheap_leader=True,
-        known_part=known_part if lipschitz is None else None,
-        knows_all=(lambda state: state > 0) if lipschitz is None else None,
     )

@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
 from optax_varynorm.norm_library.feature_coordinates import SpanBasis
-from optax_varynorm.norms import VaryingNorm
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 MOST_ITERATIONS = 10_000
 # What counts as zero in a design, relative to its sum; by whether numbers have 64 bits.
@@ -62,7 +62,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> norm = vn.max_feature_norm(capacity=4)
-    >>> state = norm.observe_features(norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))
+    >>> state = norm.announce(norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))
     >>> int(state.overflowed)
     0
     """
@@ -82,7 +82,7 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
             overflowed=jnp.zeros((), jnp.int32),
         )
 
-    def observe_features(state, features):
+    def announce(state, features):
         flat, _ = ravel_pytree(features)
         coordinates = state.coordinates.meet(flat)
         vector = coordinates.times(flat)
@@ -97,18 +97,28 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
             overflowed=state.overflowed + (~is_kept & ~fits).astype(jnp.int32),
         )
 
-    def observe_gradient(state, gradient):
-        vector = state.coordinates.times(ravel_pytree(gradient)[0])
+    def measure(state, gradient):
+        usable = _precision.is_summable(gradient)
+        flat, unravel = ravel_pytree(select(usable, gradient))
+        known = jnp.where(state.coordinates.sizes > 0, flat, 0)
+        square = jnp.maximum(known @ to_primal_flat(state, known), 0)
+        return Reading(unravel(flat), unravel(known), square, usable, flat)
+
+    def grow(state, reading):
+        vector = state.coordinates.times(reading.product)
         return state._replace(
             gram=state.gram + jnp.outer(vector, vector),
             most=jnp.where(jnp.any(vector != 0), 2, state.most).astype(vector.dtype),
         )
 
-    def to_primal(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
+    def to_primal_flat(state, flat):
         point, _ = _dual_point(state, state.coordinates.times(flat), tolerance)
         point = jnp.where(state.overflowed > 0, jnp.nan, point)
-        return unravel(state.coordinates.transposed_times(point))
+        return state.coordinates.transposed_times(point)
+
+    def to_primal(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        return unravel(to_primal_flat(state, flat))
 
     def to_dual(state, point):
         """A subgradient of half the squared norm."""
@@ -119,18 +129,8 @@ def max_feature_norm(capacity: int, tolerance: float | None = None) -> VaryingNo
         dual = state.gram @ turned + state.most * products[largest] * state.features[largest]
         return unravel(state.coordinates.solve(dual))
 
-    def known_part(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
-        return unravel(jnp.where(state.coordinates.sizes > 0, flat, 0))
-
     return VaryingNorm(
-        init=init,
-        observe_gradient=observe_gradient,
-        to_dual=to_dual,
-        to_primal=to_primal,
-        known_part=known_part,
-        observe_features=observe_features,
-        has_proof=False,
+        init, measure, grow, to_dual, to_primal, announce=announce, strong_convexity=None
     )
 
 

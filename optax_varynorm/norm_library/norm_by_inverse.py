@@ -11,34 +11,32 @@ from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.first_seen import first_seen_squares
-from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, Reading, VaryingNorm
 
 
 class Growing(NamedTuple):
     """The inverse ``Q`` of a matrix that grows with flat vectors (see ``growing_inverse``).
 
     Attributes:
-      start: ``received_sum -> inverse`` before any vector, for a learner that received this sum.
-      grow: ``(inverse, vector, products, share, fresh) -> inverse``.
+      start: ``(dimension, dtype) -> inverse`` before any vector.
+      grow: ``(inverse, vector, products) -> inverse``.
       products: ``(inverse, vector) -> products``, whose ``total`` is ``Q vector``: where ``Q`` is a
         sum of inverses, the product with each of them.
       total: ``products -> Q vector``.
       dense: ``inverse -> Q``.
       block: ``(inverse, indices) ->`` these rows and columns of ``Q``, all of them if ``None``.
       diagonal: ``inverse ->`` the diagonal of ``Q``.
-      leader: ``inverse -> Q`` times the sum that the learner received.
       growth: the matrix has no eigenvalue above ``growth(s)`` when the squared lengths of its
         vectors add up to ``s``.
     """
 
-    start: Callable[[jax.Array], Any]
-    grow: Callable
+    start: Callable[[int, Any], Any]
+    grow: Callable[[Any, jax.Array, jax.Array], Any]
     products: Callable[[Any, jax.Array], jax.Array]
     total: Callable[[jax.Array], jax.Array]
     dense: Callable[[Any], jax.Array]
     block: Callable[[Any, jax.Array | None], jax.Array]
     diagonal: Callable[[Any], jax.Array]
-    leader: Callable[[Any], jax.Array]
     growth: Callable[[jax.Array], jax.Array]
 
 
@@ -46,18 +44,17 @@ def in_known_units(growing: Growing) -> VaryingNorm:
     """The norm :math:`x^T Q^{-1} x`; its state is the inverse itself."""
 
     def init(params):
-        return growing.start(jnp.zeros_like(ravel_pytree(params)[0]))
+        flat, _ = ravel_pytree(params)
+        return growing.start(flat.size, flat.dtype)
 
-    def observe_gradient(state, gradient, share=1.0):
-        flat, _ = ravel_pytree(gradient)
-        products = growing.products(state, flat)
-        return growing.grow(state, flat, products, jnp.asarray(share, flat.dtype), None)
+    def grow(state, seen: "Seen"):
+        return growing.grow(state, seen.flat, seen.products)
 
     def scaled(state):
-        one = jnp.ones((), growing.leader(state).dtype)
+        one = jnp.ones((), growing.diagonal(state).dtype)
         return Scaled(state, one, one)
 
-    return _norm(growing, init, observe_gradient, scaled)
+    return _norm(growing, init, grow, scaled, lambda state: True)
 
 
 class CoordinateUnits(NamedTuple):
@@ -65,17 +62,13 @@ class CoordinateUnits(NamedTuple):
     units: what each coordinate is divided by, zero until its first nonzero gradient.
     largest_squares: the square of the largest gradient of each coordinate.
     weights: the diagonal of the norm's matrix.
-    received_sum: the sum of the gradients that the learner received.
     inverse: the inverse in these units.
-    knows_all: whether all coordinates have units, one boolean.
     """
 
     units: jax.Array
     largest_squares: jax.Array
     weights: jax.Array
-    received_sum: jax.Array
     inverse: Any
-    knows_all: jax.Array
 
 
 def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
@@ -99,17 +92,8 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             units=jnp.zeros_like(flat),
             largest_squares=jnp.zeros_like(flat),
             weights=jnp.zeros_like(flat),
-            received_sum=jnp.zeros_like(flat),
-            inverse=growing.start(jnp.zeros_like(flat)),
-            knows_all=jnp.zeros((), bool),
+            inverse=growing.start(flat.size, flat.dtype),
         )
-
-    def meet(known, flat):
-        """Coordinates with their first gradient get units."""
-        units, largest_squares, _ = known
-        seen = first_seen_squares(flat, largest_squares)
-        units = jnp.where(units > 0, units, factor * jnp.sqrt(seen))
-        return units, jnp.where(largest_squares > 0, largest_squares, seen), jnp.all(units > 0)
 
     def restart_coordinate(_, carry):
         state, flat, _ = carry
@@ -120,65 +104,40 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         restarted = state._replace(
             units=units,
             weights=jnp.where(at_index, unit**2, growing_inverse.INFLATION**2 * state.weights),
-            inverse=growing_inverse.restart_coordinate(
-                state.inverse,
-                index,
-                state.received_sum[index] / unit,
-                1 / growing_inverse.INFLATION,
-            ),
+            inverse=growing_inverse.restart_coordinate(state.inverse, index),
         )
         return restarted, flat, products_of_known(restarted, flat)
 
     def products_of_known(state, flat):
-        return growing.products(state.inverse, _reciprocal(state.units) * flat)
+        return growing.products(state.inverse, _precision.reciprocal(state.units) * flat)
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
-    def observe(state, flat, share):
-        if not flat.size:
-            return state
-        known = state.units > 0
+    def grow(state, seen: "Seen"):
+        flat, known = seen.flat, state.units > 0
         outgrown = known & (flat**2 > growing_inverse.OUTGROWN * state.weights)
-        known_part = jnp.where(known, flat, 0)
-        # The product was needed to measure the gradient, so it is there already. As many trips as
-        # there are such coordinates, mostly none: see `_in_place.rarely`.
+        # As many trips as there are such coordinates, mostly none: see `_in_place.rarely`.
         state, _, products = jax.lax.fori_loop(
             0,
             jnp.sum(outgrown, dtype=jnp.int32),
             restart_coordinate,
-            (state, known_part, products_of_known(state, known_part)),
+            (state, seen.known, seen.products),
         )
         squares = flat**2
-        largest = jnp.where(known, jnp.maximum(state.largest_squares, squares), 0)
-        units, largest, knows_all = rarely(
-            ~state.knows_all, meet, (state.units, largest, state.knows_all), flat
-        )
+        first = first_seen_squares(flat, state.largest_squares)
+        units = jnp.where(known, state.units, factor * jnp.sqrt(first))
         vector = _precision.ratio(flat, units)
         fresh = jnp.where(known, 0, vector)  # the inverse is still the identity there
         return CoordinateUnits(
             units=units,
-            largest_squares=largest,
+            largest_squares=jnp.where(known, jnp.maximum(state.largest_squares, squares), first),
             weights=jnp.where(known, state.weights, units**2) + squares,
-            received_sum=state.received_sum + jnp.where(known, share * flat, 0),
-            inverse=growing.grow(state.inverse, vector, products + fresh, share, fresh),
-            knows_all=knows_all,
+            inverse=growing.grow(state.inverse, vector, products + fresh),
         )
 
-    def observe_gradient(state, gradient, share=1.0):
-        flat, _ = ravel_pytree(gradient)
-        return observe(state, flat, jnp.asarray(share, flat.dtype))
-
     def scaled(state):
-        per_unit = _reciprocal(state.units)
+        per_unit = _precision.reciprocal(state.units)
         return Scaled(state.inverse, per_unit, per_unit)
 
-    def known_part(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
-        return unravel(jnp.where(state.units > 0, flat, 0))
-
-    def knows_all(state):
-        return state.knows_all
-
-    return _norm(growing, init, observe_gradient, scaled, known_part, knows_all)
+    return _norm(growing, init, grow, scaled, lambda state: state.units > 0)
 
 
 class LearnedUnit(NamedTuple):
@@ -187,14 +146,12 @@ class LearnedUnit(NamedTuple):
       the last gradient that outweighed all before it.
     height: the other factor of the matrix: ``unit``, or the largest gradient's length.
     squares: the sum of the squared lengths of the gradients since then, in these units.
-    received_sum: the sum of the gradients that the learner received, flat.
     inverse: the inverse in these units.
     """
 
     unit: jax.Array
     height: jax.Array
     squares: jax.Array
-    received_sum: jax.Array
     inverse: Any
 
 
@@ -217,13 +174,8 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
 
     def init(params):
         flat, _ = ravel_pytree(params)
-        return LearnedUnit(
-            unit=jnp.zeros((), flat.dtype),
-            height=jnp.zeros((), flat.dtype),
-            squares=jnp.zeros((), flat.dtype),
-            received_sum=jnp.zeros_like(flat),
-            inverse=growing.start(jnp.zeros_like(flat)),
-        )
+        zeros = [jnp.zeros((), flat.dtype) for _ in range(3)]
+        return LearnedUnit(*zeros, growing.start(flat.size, flat.dtype))
 
     def restart(measured, flat, length):
         state, _ = measured
@@ -235,8 +187,7 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             unit=unit,
             height=height,
             squares=jnp.zeros_like(unit),
-            received_sum=state.received_sum,
-            inverse=growing.start(state.received_sum / unit)._replace(
+            inverse=growing.start(flat.size, flat.dtype)._replace(
                 pending_count=state.inverse.pending_count
             ),
         )
@@ -245,41 +196,24 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
     def products_of(state, flat):
         return growing.products(state.inverse, 1 / _or_one(state.unit) * flat)
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
-    def observe(state, flat, share):
+    def grow(state, seen: "Seen"):
+        flat = seen.flat
         length = _precision.length(flat)
-        known = state.unit > 0
         outweighs = length > state.unit * jnp.sqrt(1 + state.squares)
-        share = jnp.where(known, share, 0)
-        # The product was needed to measure the gradient, so it is there already.
-        measured = (state, products_of(state, jnp.where(known, flat, 0)))
-        state, products = rarely(outweighs, restart, measured, flat, length)
+        state, products = rarely(outweighs, restart, (state, seen.products), flat, length)
         vector = _precision.ratio(flat, state.unit)
-        height = jnp.maximum(state.height, length) if follow_largest else state.height
         return LearnedUnit(
             unit=state.unit,
-            height=height,
+            height=jnp.maximum(state.height, length) if follow_largest else state.height,
             squares=state.squares + _precision.dot(vector, vector),
-            received_sum=state.received_sum + share * flat,
-            inverse=growing.grow(state.inverse, vector, products, share, None),
+            inverse=growing.grow(state.inverse, vector, products),
         )
-
-    def observe_gradient(state, gradient, share=1.0):
-        flat, _ = ravel_pytree(gradient)
-        return observe(state, flat, jnp.asarray(share, flat.dtype))
 
     def scaled(state):
         # Before the first gradient any norm will do: nothing is learned in it.
         return Scaled(state.inverse, 1 / _or_one(state.unit), 1 / _or_one(state.height))
 
-    def known_part(state, gradient):
-        flat, unravel = ravel_pytree(gradient)
-        return unravel(jnp.where(state.unit > 0, flat, 0))
-
-    def knows_all(state):
-        return state.unit > 0
-
-    return _norm(growing, init, observe_gradient, scaled, known_part, knows_all)
+    return _norm(growing, init, grow, scaled, lambda state: state.unit > 0)
 
 
 class Scaled(NamedTuple):
@@ -290,32 +224,51 @@ class Scaled(NamedTuple):
     after: Any
 
 
-def _norm(growing, init, observe_gradient, scaled, known_part=None, knows_all=None) -> VaryingNorm:
-    """``to_dual`` and ``eigenbasis`` cost O(d^3); an unconstrained learner needs neither."""
+class Seen(NamedTuple):
+    """A gradient and what it was measured by, flat.
+
+    Attributes:
+      flat: the gradient.
+      known: its known part.
+      products: of ``Q`` with that, in the norm's units.
+    """
+
+    flat: jax.Array
+    known: jax.Array
+    products: jax.Array
+
+
+def _norm(growing, init, grow, scaled, is_known) -> VaryingNorm:
+    """``to_dual`` costs O(d^3); an unconstrained learner does not need it."""
+
+    def measure(state, gradient):
+        flat, unravel = ravel_pytree(gradient)
+        usable = _precision.is_usable(_precision.dot(flat, flat))
+        flat = jnp.where(usable, flat, 0)
+        known = jnp.where(is_known(state), flat, 0)
+        inverse, before, after = scaled(state)
+        products = growing.products(inverse, before * known)
+        square = jnp.maximum(_precision.dot(known, after * growing.total(products)), 0)
+        seen = Seen(flat, known, products)
+        return Reading(unravel(flat), unravel(known), square, usable, seen)
+
+    def grow_if_any(state, reading):
+        return grow(state, reading.product) if reading.product.flat.size else state
 
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)
         if not flat.size:
             return point
         inverse, before, after = scaled(state)
-        solved = jnp.linalg.solve(growing.dense(inverse), flat * _reciprocal(after))
-        return unravel(solved * _reciprocal(before))
+        solved = jnp.linalg.solve(growing.dense(inverse), flat * _precision.reciprocal(after))
+        return unravel(solved * _precision.reciprocal(before))
 
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         inverse, before, after = scaled(state)
         return unravel(after * growing.total(growing.products(inverse, before * flat)))
 
-    def leader(state):
-        inverse, _, after = scaled(state)
-        return after * growing.leader(inverse)
-
-    def eigenbasis(state):
-        inverse, before, after = scaled(state)
-        dense = growing.dense(inverse) * jnp.outer(jnp.ravel(before), jnp.ravel(after))
-        return _eigenbasis_from_inverse(dense)
-
-    def inverse_matrix(state):
+    def inverse(state):
         inverse, before, after = scaled(state)
 
         def block(indices):
@@ -328,29 +281,8 @@ def _norm(growing, init, observe_gradient, scaled, known_part=None, knows_all=No
 
         return InverseMatrix(after * before * growing.diagonal(inverse), block)
 
-    return VaryingNorm(
-        init=init,
-        observe_gradient=observe_gradient,
-        to_dual=to_dual,
-        to_primal=to_primal,
-        eigenbasis=eigenbasis,
-        inverse_matrix=inverse_matrix,
-        leader=leader,
-        known_part=known_part,
-        knows_all=knows_all,
-    )
+    return VaryingNorm(init, measure, grow_if_any, to_dual, to_primal, inverse=inverse)
 
 
 def _or_one(number):
     return jnp.where(number > 0, number, 1)
-
-
-def _reciprocal(number):
-    return _precision.ratio(jnp.ones_like(number), number)
-
-
-def _eigenbasis_from_inverse(inverse: jax.Array) -> Eigenbasis:
-    """Eigenvalues that rounding made unknowable become large."""
-    values, vectors = jnp.linalg.eigh(inverse)
-    known = jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
-    return Eigenbasis(1 / jnp.maximum(values, known), vectors)

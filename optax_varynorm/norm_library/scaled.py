@@ -1,11 +1,10 @@
 """A norm in other units."""
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.norms import Eigenbasis, InverseMatrix, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, VaryingNorm
 
 
 def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
@@ -30,41 +29,27 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
         dtype = _precision.working_dtype(tree)
         return optax.tree.scale(jnp.asarray(factor, dtype) ** power, tree)
 
+    def measure(state, gradient):
+        reading = norm.measure(state, gradient)
+        return reading._replace(squared_dual_norm=scale(reading.squared_dual_norm, -2))
+
     def to_dual(state, point):
         return scale(norm.to_dual(state, point), 2)
 
     def to_primal(state, gradient):
         return scale(norm.to_primal(state, gradient), -2)
 
-    scaled = norm._replace(to_dual=to_dual, to_primal=to_primal)
-    if norm.inverse_weights is not None:
-        inverse_weights_of = norm.inverse_weights
-
-        def inverse_weights(state, dtype):
-            return scale(inverse_weights_of(state, dtype), -2)
-
-        scaled = scaled._replace(inverse_weights=inverse_weights)
-    if norm.eigenbasis is not None:
-        basis_of = norm.eigenbasis
-
-        def eigenbasis(state) -> Eigenbasis:
-            basis = basis_of(state)
-            return basis._replace(values=scale(basis.values, 2))
-
-        scaled = scaled._replace(eigenbasis=eigenbasis)
-    if norm.inverse_matrix is not None:
-        inverse_of = norm.inverse_matrix
-
-        def inverse_matrix(state) -> InverseMatrix:
-            diagonal, block = inverse_of(state)
+    def inverse(state):
+        assert norm.inverse is not None
+        found = norm.inverse(state)
+        if isinstance(found, InverseMatrix):
+            diagonal, block = found
             return InverseMatrix(scale(diagonal, -2), lambda indices: scale(block(indices), -2))
+        return scale(found, -2)
 
-        scaled = scaled._replace(inverse_matrix=inverse_matrix)
-    if norm.leader is not None:
-        leader_of = norm.leader
-
-        def leader(state) -> jax.Array:
-            return scale(leader_of(state), -2)
-
-        scaled = scaled._replace(leader=leader)
-    return scaled
+    return norm._replace(
+        measure=measure,
+        to_dual=to_dual,
+        to_primal=to_primal,
+        inverse=None if norm.inverse is None else inverse,
+    )

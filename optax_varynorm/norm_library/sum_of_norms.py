@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from optax_varynorm import _arguments
 from optax_varynorm.norm_library import splitting
 from optax_varynorm.norm_library.joint_inverse import joint_inverse_of, times
-from optax_varynorm.norms import Eigenbasis, NormState, VaryingNorm
+from optax_varynorm.norms import InverseMatrix, NormState, VaryingNorm, simple_norm
 
 
 def sum_of_norms(*norms: VaryingNorm) -> VaryingNorm:
@@ -45,7 +45,7 @@ def sum_of_norms(*norms: VaryingNorm) -> VaryingNorm:
     if not norms:
         raise ValueError("`sum_of_norms` needs at least one norm, such as `vn.lp_norm()`.")
     for norm in norms:
-        if norm.known_part is not None or norm.observe_features is not None:
+        if not _is_positive(norm):
             raise ValueError(
                 "`sum_of_norms` adds norms that are positive from the start. One of these is none "
                 "before it has seen a gradient or features: give it a `lipschitz`, or "
@@ -73,7 +73,6 @@ def _closed(norms: tuple[VaryingNorm, ...]) -> VaryingNorm:
     def init(params):
         return with_inverse(tuple(norm.init(params) for norm in norms), params)
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
     def observe_gradient(state, gradient):
         return with_inverse(_observe(norms, state.parts, gradient), gradient)
 
@@ -84,21 +83,22 @@ def _closed(norms: tuple[VaryingNorm, ...]) -> VaryingNorm:
         flat, unravel = ravel_pytree(gradient)
         return unravel(times(state.joint_inverse, flat))
 
-    def eigenbasis(state):
-        if state.joint_inverse.ndim < 2:
-            return Eigenbasis(1 / state.joint_inverse, None)
-        values, vectors = jnp.linalg.eigh(state.joint_inverse)
-        least = jnp.finfo(values.dtype).eps * jnp.max(values)
-        return Eigenbasis(1 / jnp.maximum(values, least), vectors)
+    def inverse(state):
+        joint = state.joint_inverse
+        if joint.ndim < 2:
+            return joint
+        return InverseMatrix(
+            jnp.diagonal(joint),
+            lambda indices: joint if indices is None else joint[indices][:, indices],
+        )
 
-    return VaryingNorm(
+    return simple_norm(
         init,
         observe_gradient,
         to_dual,
         to_primal,
+        inverse=inverse,
         strong_convexity=_least(norms),
-        eigenbasis=eigenbasis,
-        has_proof=all(norm.has_proof for norm in norms),
     )
 
 
@@ -106,14 +106,14 @@ class SolvedSumState(NamedTuple):
     """Attributes:
     parts: the states of the norms, the quadratic ones first.
     joint_inverse: the inverse of the sum of the quadratic ones' matrices; ``None`` without any.
-    received_sum: the sum of the gradients that the learner received, flat.
+    seen_sum: the sum of the gradients seen, flat.
     solution: how that sum is split, from which the next split starts, and its point.
     largest_solver_residual: of all rounds (``Split.solver_residual``).
     """
 
     parts: tuple[NormState, ...]
     joint_inverse: jax.Array | None
-    received_sum: jax.Array
+    seen_sum: jax.Array
     solution: splitting.Split
     largest_solver_residual: jax.Array
 
@@ -142,7 +142,7 @@ def _solved(quadratic: tuple[VaryingNorm, ...], other: tuple[VaryingNorm, ...]) 
         return SolvedSumState(
             parts=parts,
             joint_inverse=inverse,
-            received_sum=jnp.zeros_like(flat),
+            seen_sum=jnp.zeros_like(flat),
             solution=splitting.Split(
                 jnp.zeros((count, flat.size), flat.dtype),
                 jnp.zeros_like(flat),
@@ -152,46 +152,33 @@ def _solved(quadratic: tuple[VaryingNorm, ...], other: tuple[VaryingNorm, ...]) 
         )
 
     def solve(state, parts, inverse, flat, unravel):
-        guess = splitting.rescale(state.solution.splits, state.received_sum, flat)
+        guess = splitting.rescale(state.solution.splits, state.seen_sum, flat)
         return splitting.split(maps(parts, inverse, unravel), flat, guess)
 
-    @jax.jit  # compiled once, also for those who call `update` outside of `jit`
-    def observe(state, gradient, share):
+    def observe(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         parts = _observe(norms, state.parts, gradient)
         inverse = joint_inverse(parts, gradient)
-        received_sum = state.received_sum + share * flat
-        solution = solve(state, parts, inverse, received_sum, unravel)
+        seen_sum = state.seen_sum + flat
+        solution = solve(state, parts, inverse, seen_sum, unravel)
         return SolvedSumState(
             parts=parts,
             joint_inverse=inverse,
-            received_sum=received_sum,
+            seen_sum=seen_sum,
             solution=solution,
             largest_solver_residual=jnp.maximum(
                 state.largest_solver_residual, solution.solver_residual
             ),
         )
 
-    def observe_gradient(state, gradient, share=1.0):
-        return observe(state, gradient, jnp.asarray(share, state.received_sum.dtype))
-
     def to_dual(state, point):
         return _total_dual(norms, state.parts, point)
 
-    @jax.jit
     def to_primal(state, gradient):
         flat, unravel = ravel_pytree(gradient)
         return unravel(solve(state, state.parts, state.joint_inverse, flat, unravel).point)
 
-    return VaryingNorm(
-        init,
-        observe_gradient,
-        to_dual,
-        to_primal,
-        strong_convexity=_least(norms),
-        leader=lambda state: state.solution.point,
-        has_proof=all(norm.has_proof for norm in norms),
-    )
+    return simple_norm(init, observe, to_dual, to_primal, strong_convexity=_least(norms))
 
 
 def _observe(norms, parts, gradient):
@@ -207,4 +194,15 @@ def _total_dual(norms, parts, point: optax.Params) -> Any:
 
 def _least(norms):
     sigmas = [norm.strong_convexity for norm in norms]
+    if None in sigmas:
+        return None
     return min(sigmas) if all(map(_arguments.is_known, sigmas)) else jnp.min(jnp.stack(sigmas))
+
+
+def _is_positive(norm: VaryingNorm) -> bool:
+    """Whether a norm is one from the start: it knows all of a first gradient of one number."""
+    if norm.announce is not None:
+        return False
+    one = jnp.ones(1)
+    with jax.ensure_compile_time_eval():
+        return bool(norm.measure(norm.init(one), one).known[0] == 1)

@@ -65,7 +65,6 @@ def run(
     rules: rounds.Rules,
     hyperparameters: dict[str, Any],
     played: rounds.Played,
-    structure: Any,
     examples_of: Callable[[np.ndarray], Any],
     total: int,
     comparator: optax.Params | None,
@@ -75,7 +74,6 @@ def run(
     """All chunks of a game.
 
     Args:
-      structure: of the optimizer's state.
       examples_of: the examples of an array of rounds, then by seed if the rules say so.
     """
     records: list[Record] = []
@@ -102,7 +100,7 @@ def run(
     speed = sum(record.losses.size for record in records[timed]) / sum(seconds[timed])
     return Game(
         params=played.params,
-        state=jax.tree.unflatten(structure, played.leaves),
+        state=played.state,
         history=_join(records, bounds, ends),
         seconds_to_first_chunk=seconds[0],
         rounds_per_second=speed,

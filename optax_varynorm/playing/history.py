@@ -51,12 +51,16 @@ def record_round(loss: jax.Array, state: optax.OptState, comparator: optax.Param
     )
 
 
-def known_bound(state: optax.OptState, comparator: optax.Params | None) -> jax.Array | None:
+def known_bound(
+    optimizer: optax.GradientTransformation,
+    state: optax.OptState,
+    comparator: optax.Params | None,
+) -> jax.Array | None:
     """The regret's bound, or ``None`` where nobody has proven one."""
     if comparator is None:
         return None
     try:
-        return regret_bound(state, comparator)
+        return regret_bound(optimizer, state, comparator)
     except (NoRegretBoundError, NotImplementedError):
         return None
 

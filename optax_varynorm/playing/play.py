@@ -49,9 +49,8 @@ def play(
     rules = rounds.Rules(rounds.Always(optimizer), loss, features)
     # Not compiled, so that a start outside the domain is seen.
     played = rounds.start(rules, {}, params)
-    structure = jax.tree.structure(jax.eval_shape(optimizer.init, played.params))
 
     def examples_of(rows):
         return jax.tree.map(lambda leaf: leaf[rows], stream)
 
-    return run(rules, {}, played, structure, examples_of, total, comparator, rounds_a_chunk, report)
+    return run(rules, {}, played, examples_of, total, comparator, rounds_a_chunk, report)

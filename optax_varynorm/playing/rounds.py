@@ -44,18 +44,17 @@ class Always:
 class Played(NamedTuple):
     """Attributes:
     params: the next point.
-    leaves: of the optimizer's state. Its structure may hold functions of the numbers an optimizer
-      is made of (``track_regret`` keeps its bound there), so each trace makes its own.
+    state: of the optimizer.
     """
 
     params: optax.Params
-    leaves: list[jax.Array]
+    state: optax.OptState
 
 
 def start(rules: Rules, hyperparameters: dict[str, Any], params: optax.Params) -> Played:
     """Before the first round of one run."""
     params = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), params)
-    return Played(params, jax.tree.leaves(rules.make_optimizer(**hyperparameters).init(params)))
+    return Played(params, rules.make_optimizer(**hyperparameters).init(params))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -85,7 +84,6 @@ def play_chunk(rules, hyperparameters, played, examples, count, comparator):
 
     def play_run(hyperparameters, played, examples):
         optimizer = optax.with_extra_args_support(rules.make_optimizer(**hyperparameters))
-        structure = jax.tree.structure(optimizer.init(played.params))
 
         def play_round(params, state, index):
             example = _row(examples, index)
@@ -104,19 +102,17 @@ def play_chunk(rules, hyperparameters, played, examples, count, comparator):
             )
 
         def step(index, carry):
-            params, leaves, records = carry
-            params, state, record = play_round(params, jax.tree.unflatten(structure, leaves), index)
+            params, state, records = carry
+            params, state, record = play_round(params, state, index)
             records = jax.tree.map(lambda all_, one: all_.at[index].set(one), records, record)
-            return params, jax.tree.leaves(state), records
+            return params, state, records
 
         # A loop of `count` trips rather than a scan: a shorter last chunk compiles nothing.
-        state = jax.tree.unflatten(structure, played.leaves)
-        _, _, record = jax.eval_shape(play_round, played.params, state, jnp.zeros((), jnp.int32))
+        _, _, record = jax.eval_shape(play_round, *played, jnp.zeros((), jnp.int32))
         rounds = len(jax.tree.leaves(examples)[0]) - 1
         records = jax.tree.map(lambda one: jnp.zeros((rounds, *one.shape), one.dtype), record)
-        params, leaves, records = jax.lax.fori_loop(0, count, step, (*played, records))
-        bound = known_bound(jax.tree.unflatten(structure, leaves), comparator)
-        return Played(params, leaves), records, bound
+        params, state, records = jax.lax.fori_loop(0, count, step, (*played, records))
+        return Played(params, state), records, known_bound(optimizer, state, comparator)
 
     if rules.has_seeds:
         play_run = jax.vmap(play_run, in_axes=(None, 0, 1))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from optax_varynorm.certificates import TrackRegretState
 from optax_varynorm.playing import rounds
 from optax_varynorm.playing.game import Game, Report, require_same_rows, run
 
@@ -66,14 +65,11 @@ def sweep(
     numbers = np.arange(seeds) if isinstance(seeds, int) else seeds
     examples_of, total = _draw(stream, numbers)
     # Numbers that are traced pass all checks unseen, so each setting is made once as it is.
-    optimizers = [make_optimizer(**setting) for setting in settings]
-    structure = jax.tree.structure(optimizers[0].init(params))
+    for setting in settings:
+        make_optimizer(**setting)
     traced = {name: jnp.asarray(values) for name, values in (hyperparameters or {}).items()}
     played = rounds.start_many(rules, traced, params, None if numbers is None else len(numbers))
-    game = run(
-        rules, traced, played, structure, examples_of, total, comparator, rounds_a_chunk, report
-    )
-    return game._replace(state=_without_bound(game.state)) if hyperparameters else game
+    return run(rules, traced, played, examples_of, total, comparator, rounds_a_chunk, report)
 
 
 def _require_settings(hyperparameters) -> list[dict[str, Any]]:
@@ -129,24 +125,3 @@ class _Permutation:
 
     def __call__(self, key):
         return jax.random.permutation(key, self.rows)
-
-
-def _without_bound(state):
-    """A bound is a function of the numbers an optimizer was made of, here a different one a row."""
-
-    def is_record(node):
-        return isinstance(node, TrackRegretState)
-
-    def strip(node):
-        if not is_record(node):
-            return node
-        return node._replace(tracked_bound=jax.tree_util.Partial(_refuse_bound))
-
-    return jax.tree.map(strip, state, is_leaf=is_record)
-
-
-def _refuse_bound(*args):
-    raise ValueError(
-        "The states of a sweep over hyperparameters do not know their bounds. Those are in "
-        "`game.history.bound`, for the `comparator` given to `sweep`."
-    )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
+from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.reductions._features import require_features
 
 
@@ -19,7 +19,6 @@ class AroundAverageState(NamedTuple):
     followed_share: the part of it that is played now.
     followed_loss: what that cost so far.
     followed_weight: the sum of the squared slopes so far, which are the average's weights.
-    around_point: what the learner plays.
     around_state: state of the learner.
     """
 
@@ -28,7 +27,6 @@ class AroundAverageState(NamedTuple):
     followed_share: jax.Array
     followed_loss: jax.Array
     followed_weight: jax.Array
-    around_point: optax.Params
     around_state: optax.OptState
 
 
@@ -74,7 +72,7 @@ def around_average(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     _arguments.require_moderate("epsilon", epsilon, "what the average may lose")
-    learner_bound = regret_bound_of(learner)
+    learner_slack = slack_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -85,16 +83,14 @@ def around_average(
             followed_share=jnp.zeros((), dtype),
             followed_loss=jnp.zeros((), dtype),
             followed_weight=jnp.zeros((), dtype),
-            around_point=_precision.copy(params, dtype),
             around_state=learner.init(params),
         )
 
     def update(updates, state, params, **extra_args):
         features, next_features = require_features(extra_args, params)
-        step, around_state = learner.update(
-            updates, state.around_state, state.around_point, **extra_args
+        learner_step, around_state = learner.update(
+            updates, state.around_state, params, **extra_args
         )
-        around_point = optax.apply_updates(state.around_point, step)
 
         is_usable = _precision.is_summable(updates)
         gradient = jax.tree.map(lambda g: jnp.where(is_usable, g, 0), updates)
@@ -117,7 +113,10 @@ def around_average(
         # Features that are zero, as after the last row, say nothing about what is left.
         share = jnp.where(score == 0, state.followed_share, share)
         step = jax.tree.map(
-            lambda point, mean, w: point + share * mean - w, around_point, average, params
+            lambda step, new, old: step + (share * new - state.followed_share * old),
+            learner_step,
+            average,
+            state.followed_average,
         )
         return step, AroundAverageState(
             average_origin=state.average_origin,
@@ -125,15 +124,14 @@ def around_average(
             followed_share=share,
             followed_loss=loss,
             followed_weight=weight,
-            around_point=around_point,
             around_state=around_state,
         )
 
-    def regret_bound(state, comparator, *_):
-        return learner_bound(state.around_state, comparator) + state.followed_loss
+    def slack(state, comparator, *_):
+        # What the average lost is part of the loss, and no business of the learner's.
+        return learner_slack(state.around_state, comparator)
 
-    layer = _precision.in_working_precision("around_average", init, update)
-    return CertifiedTransformation(layer, regret_bound)
+    return Certified(_precision.in_working_precision("around_average", init, update), slack)
 
 
 def _squared_slope(gradient, features) -> jax.Array:

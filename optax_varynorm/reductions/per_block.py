@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
 from optax_varynorm._blocks import Blocks, require_largest
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
+from optax_varynorm.certificates.certified import Certified, slack_of
 
 
 def per_block(
@@ -36,7 +36,7 @@ def per_block(
     >>> state = optimizer.init({"kernel": jnp.zeros((16, 8)), "bias": jnp.zeros(8)})
     """
     require_largest(largest_block)
-    learner_bound = regret_bound_of(learner)
+    learner_slack = slack_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def stack(tree):
@@ -69,9 +69,8 @@ def per_block(
         steps, states = zip(*stacked, strict=True)
         return unravel(Blocks.of_leaves(params, largest_block).unstack(steps)), states
 
-    def regret_bound(state, comparator, *_):
-        bounds = map(jax.vmap(learner_bound), state, stack(comparator))
-        return sum(map(jnp.sum, bounds), start=jnp.zeros((), _precision.working_dtype(comparator)))
+    def slack(state, comparator, *_):
+        slacks = map(jax.vmap(learner_slack), state, stack(comparator))
+        return sum(map(jnp.sum, slacks), start=jnp.zeros((), _precision.working_dtype(comparator)))
 
-    layer = _precision.in_working_precision("per_block", init, update)
-    return CertifiedTransformation(layer, regret_bound)
+    return Certified(_precision.in_working_precision("per_block", init, update), slack)

@@ -6,7 +6,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
+from optax_varynorm.certificates.certified import Certified, slack_of
 
 
 def per_coordinate(
@@ -26,7 +26,7 @@ def per_coordinate(
     >>> optimizer = vn.per_coordinate(vn.fixed_norm())
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    learner_bound = regret_bound_of(learner)
+    learner_slack = slack_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -49,11 +49,10 @@ def per_coordinate(
         steps, state = jax.vmap(update_coordinate)(ravel_pytree(updates)[0], state, flat, shared)
         return unravel(steps), state
 
-    def regret_bound(state, comparator, *_):
-        return jnp.sum(jax.vmap(learner_bound)(state, ravel_pytree(comparator)[0]))
+    def slack(state, comparator, *_):
+        return jnp.sum(jax.vmap(learner_slack)(state, ravel_pytree(comparator)[0]))
 
-    layer = _precision.in_working_precision("per_coordinate", init, update)
-    return CertifiedTransformation(layer, regret_bound, lambda size: learner)
+    return Certified(_precision.in_working_precision("per_coordinate", init, update), slack)
 
 
 def coordinate_learner_of(

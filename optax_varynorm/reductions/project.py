@@ -9,9 +9,10 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.certificates.bounds import SURROGATE_FACTOR
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
+from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.domains import Domain
-from optax_varynorm.norms import Geometry, dual_norm, require_geometry
+from optax_varynorm.norms import Geometry, require_geometry
 
 DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
 
@@ -23,6 +24,11 @@ class ProjectState(NamedTuple):
       ``apply_updates`` rounds.
     residual: ``v_t - w_t``, exactly zero where the learner plays inside the domain.
     normal: ``to_dual(v_t - w_t)``, which is normal to the domain at ``w_t``.
+    projected_origin: ``w_1``, where the parameters started.
+    surcharge: what the learner was charged, times the surrogate's factor, beyond what its
+      gradients cost at the points played: the sum of
+      :math:`c \\langle\tilde g_t, v_t - w_1\rangle - \\langle g_t, w_t - w_1\rangle`.
+    surcharge_gradient: the sum of :math:`c\\,\tilde g_t - g_t`.
     projected_learner_state: state of the learner.
     projection_multipliers: where the domain's solver ended, from which it starts next.
     largest_projection_error: of all rounds (``Projection.error``).
@@ -34,6 +40,9 @@ class ProjectState(NamedTuple):
     projected: optax.Params
     residual: optax.Params
     normal: optax.Updates
+    projected_origin: optax.Params
+    surcharge: CompensatedSum
+    surcharge_gradient: optax.Updates
     projected_learner_state: optax.OptState
     projection_multipliers: Any
     largest_projection_error: jax.Array
@@ -80,9 +89,8 @@ def project(
     """
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")
-    # Compiled once, also for those who call `update` outside of `jit`.
-    project_point = jax.jit(domain.project, static_argnums=0)
-    learner_bound = regret_bound_of(learner)
+    factor = SURROGATE_FACTOR[surrogate]
+    learner_slack = slack_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -98,14 +106,18 @@ def project(
             projected=_precision.copy(params, dtype),
             residual=optax.tree.zeros_like(params),
             normal=optax.tree.zeros_like(params),
+            projected_origin=_precision.copy(params, dtype),
+            surcharge=CompensatedSum.zeros_like(jnp.zeros((), dtype)),
+            surcharge_gradient=optax.tree.zeros_like(params),
             projected_learner_state=learner.init(params),
             projection_multipliers=domain.first_multipliers(params),
             largest_projection_error=jnp.zeros((), dtype),
             inaccurate_projections=jnp.zeros((), jnp.int32),
         )
 
-    def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
-        norm, before, after, _ = require_geometry("project", geometry)
+    def update(updates, state, params, *, eps, geometry: Geometry | None = None, **extra_args):
+        geometry = require_geometry("project", geometry)
+        norm, after = geometry.norm, geometry.after
         if surrogate == "tight" and not norm.is_quadratic:
             raise ValueError(
                 "`surrogate='tight'` keeps gradients short in quadratic norms only. "
@@ -119,7 +131,8 @@ def project(
             charge = jnp.where(outside & (gain < 0), -gain / squared_distance, 0)
             charged = optax.tree.add_scale(updates, charge, state.normal)
         else:
-            charge = dual_norm(norm, before, updates) / jnp.sqrt(squared_distance)
+            length = _precision.root(geometry.squared_dual_norm_of(updates))
+            charge = length / jnp.sqrt(squared_distance)
             charge = jnp.where(outside, charge, 0)
             charged = jax.tree.map(lambda g, n: (g + charge * n) / 2, updates, state.normal)
 
@@ -131,28 +144,44 @@ def project(
             **extra_args,
         )
         unprojected = optax.apply_updates(state.unprojected, learner_step)
+        surcharge = factor * _precision.inner(
+            charged, optax.tree.sub(state.unprojected, state.projected_origin)
+        ) - _precision.inner(updates, optax.tree.sub(state.projected, state.projected_origin))
         # Domains with a closed form have no multipliers, and need not know the word.
         multipliers = state.projection_multipliers
         start = (multipliers,) if jax.tree.leaves(multipliers) else ()
-        projection = project_point(norm, after, unprojected, *start)
+        projection = domain.project(norm, after, unprojected, *start)
         error = jnp.asarray(projection.error, squared_distance.dtype)
         allowed = DEFAULT_TOLERANCE[error.dtype] if tolerance is None else tolerance
         # Not `error > allowed`: an error that is no number counts.
         inaccurate = ~(error <= allowed)
-        return optax.tree.sub(projection.point, params), ProjectState(
+        step = _precision.step_to(projection.point, state.projected, params, eps)
+        return step, ProjectState(
             unprojected=unprojected,
             projected=projection.point,
             residual=projection.residual,
             normal=projection.normal,
+            projected_origin=state.projected_origin,
+            surcharge=state.surcharge.plus(surcharge),
+            surcharge_gradient=jax.tree.map(
+                lambda total, new, old: total + (factor * new - old),
+                state.surcharge_gradient,
+                charged,
+                updates,
+            ),
             projected_learner_state=learner_state,
             projection_multipliers=projection.multipliers,
             largest_projection_error=jnp.maximum(state.largest_projection_error, error),
             inaccurate_projections=state.inaccurate_projections + inaccurate.astype(jnp.int32),
         )
 
-    def regret_bound(state, comparator, norm=None, norm_state=None):
-        bound = learner_bound(state.projected_learner_state, comparator, norm, norm_state)
-        return SURROGATE_FACTOR[surrogate] * bound
+    def slack(state, comparator, norm=None, norm_state=None):
+        # <g, w - u> <= c <surrogate, v - u>: what the surrogates cost beyond the gradients, and what
+        # the learner's theorem still allows of them.
+        surcharge = state.surcharge.value() - _precision.inner(state.surcharge_gradient, comparator)
+        digits = _precision.inner_rounding(state.surcharge_gradient, comparator)
+        unused = learner_slack(state.projected_learner_state, comparator, norm, norm_state)
+        return surcharge + digits + factor * unused
 
-    layer = _precision.in_working_precision("project", init, update)
-    return CertifiedTransformation(layer, regret_bound)
+    layer = _precision.in_working_precision("project", init, update, knows_its_place=True)
+    return Certified(layer, slack)

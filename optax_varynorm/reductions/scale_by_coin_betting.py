@@ -1,6 +1,5 @@
 """From a direction and a scale to a point (Algorithm 1)."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -8,39 +7,24 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import after
-from optax_varynorm.certificates.bettor_bound import bettor_bound
-from optax_varynorm.certificates.certified import (
-    CertifiedTransformation,
-    Follower,
-    NoRegretBoundError,
-)
+from optax_varynorm.certificates.bettor_bound import bettor_bound, coins_refused, wealth_rounding
+from optax_varynorm.certificates.certified import Certified, most_lost_of
+from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.coin_betting import coin_betting
-from optax_varynorm.ftrl import FollowTheLeader, FTRLState, follow_leader
-from optax_varynorm.norms import primal_norm
-
-
-class LeaderFactor(NamedTuple):
-    """Attributes:
-    leader_factor: the direction, divided by the leader.
-    """
-
-    leader_factor: jax.Array
 
 
 class ScaleByCoinBettingState(NamedTuple):
-    """Attributes:
-    origin: ``w_1``, where the parameters started.
-    direction: ``x_t``, what the direction learner plays, around zero; or the number that makes it
-      of the norm's leader, where the norm can tell its leader at no cost.
+    r"""Attributes:
+    direction: ``x_t``, what the direction learner plays, around zero.
     scale: ``y_t``, what the scale learner plays.
+    charged: :math:`\sum_i \langle g_i, y_i x_i\rangle`, what the gradients received cost so far.
     direction_state: state of the direction learner.
     scale_state: state of the scale learner.
     """
 
-    origin: optax.Params
-    direction: optax.Params | LeaderFactor
+    direction: optax.Params
     scale: jax.Array
+    charged: CompensatedSum
     direction_state: optax.OptState
     scale_state: optax.OptState
 
@@ -49,7 +33,7 @@ def scale_by_coin_betting(
     direction_learner: optax.GradientTransformation,
     scale_learner: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    r"""``alg:1dred``: play :math:`w_t = w_1 + y_t x_t` and learn both factors.
+    r"""``alg:1dred``: play the displacement :math:`z_t = y_t x_t` and learn both factors.
 
     The direction learner receives :math:`g_t`, the scale learner
     :math:`s_t = \langle g_t, x_t\rangle`. Regrets add up (``thm:1dred``), because
@@ -58,9 +42,11 @@ def scale_by_coin_betting(
        \langle g_t, y_t x_t - u\rangle
        = s_t (y_t - \|u\|) + \|u\| \langle g_t, x_t - u/\|u\|\rangle.
 
+    The update is :math:`z_{t+1} - z_t`.
+
     Args:
       direction_learner: plays in the current unit ball, ``ftrl_step()`` in the paper; any Optax
-        optimizer that starts at zero may stand here.
+        optimizer may stand here, and starts at zero.
       scale_learner: any Optax optimizer of one number, ``coin_betting()`` in the paper and by
         default.
 
@@ -69,6 +55,7 @@ def scale_by_coin_betting(
     >>> learner = vn.scale_by_coin_betting(vn.ftrl_step(), bettor)
     >>> optimizer = vn.with_varying_norm(vn.full_matrix_norm(), learner)
     """
+    most_lost = most_lost_of(direction_learner)
     direction_learner = optax.with_extra_args_support(direction_learner)
     scale_learner = optax.with_extra_args_support(
         coin_betting() if scale_learner is None else scale_learner
@@ -77,94 +64,57 @@ def scale_by_coin_betting(
     def init(params):
         scale = jnp.zeros((), _precision.working_dtype(params))
         return ScaleByCoinBettingState(
-            origin=params,
             direction=optax.tree.zeros_like(params),
             scale=scale,
+            charged=CompensatedSum.zeros_like(scale),
             direction_state=direction_learner.init(optax.tree.zeros_like(params)),
-            scale_state=scale_learner.init(scale),
+            scale_state=scale_learner.init(jnp.zeros_like(scale)),
         )
-
-    def init_follower(params):
-        return init(params)._replace(
-            direction=LeaderFactor(jnp.zeros((), _precision.working_dtype(params)))
-        )
-
-    def play_direction(updates, state, geometry, extra_args):
-        """The coin, the next direction as a tree and as kept, and the state of its learner."""
-        if isinstance(direction_learner, FollowTheLeader):
-            # A leader is followed from anywhere alike: there is no need for a step.
-            factor, leader, direction_state = follow_leader(
-                updates, state.direction_state, geometry
-            )
-            direction = optax.tree.scale(factor, leader)
-            if isinstance(state.direction, LeaderFactor):
-                total = state.direction_state.gradient_sum
-                coin = state.direction.leader_factor * geometry.product_with_leader(updates, total)
-                return coin, direction, LeaderFactor(factor), direction_state
-            coin = _precision.inner(updates, state.direction)
-        else:
-            coin = _precision.inner(updates, state.direction)
-            step, direction_state = direction_learner.update(
-                updates, state.direction_state, state.direction, geometry=geometry, **extra_args
-            )
-            direction = optax.apply_updates(state.direction, step)
-        return coin, direction, after(jnp.isnan(coin), direction), direction_state
 
     def update(updates, state, params, *, geometry=None, **extra_args):
-        coin, direction, kept, direction_state = play_direction(
-            updates, state, geometry, extra_args
+        del params
+        coin = _precision.inner(updates, state.direction)
+        direction_step, direction_state = direction_learner.update(
+            updates, state.direction_state, state.direction, geometry=geometry, **extra_args
         )
+        direction = jax.tree.map(_move, state.direction, direction_step)
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
         scale_step, scale_state = scale_learner.update(
             coin, state.scale_state, state.scale, **extra_args
         )
-        scale = optax.apply_updates(state.scale, scale_step)
+        scale = state.scale + scale_step
         step = jax.tree.map(
-            lambda origin, x, w: origin + scale * x - w, state.origin, direction, params
+            lambda x, old: scale * x - state.scale * old, direction, state.direction
         )
         return step, ScaleByCoinBettingState(
-            state.origin, kept, scale, direction_state, scale_state
+            direction=direction,
+            scale=scale,
+            charged=state.charged.plus(coin * state.scale),
+            direction_state=direction_state,
+            scale_state=scale_state,
         )
 
-    def regret_bound(state, comparator, norm=None, norm_state=None):
-        if norm is None or not isinstance(state.direction_state, FTRLState):
-            raise NoRegretBoundError(
-                "The bound of `scale_by_coin_betting` is for `ftrl_step()` as its direction "
-                "learner, inside `with_varying_norm`."
-            )
-        if not norm.has_proof:
-            raise NoRegretBoundError(
-                "No regret bound is known for this norm: it is not strongly convex. The regret "
-                "itself is: `regret(state, comparator)`. Of Algorithm 4, `cover='ellipsoid'` has a "
-                "bound."
-            )
-        length = primal_norm(norm, norm_state, optax.tree.sub(comparator, state.origin))
-        squares = state.direction_state.squared_dual_norm_sum
-        sigma = jnp.asarray(norm.strong_convexity, squares.dtype)
+    def slack(state, comparator, norm=None, norm_state=None):
         # thm:1dred: the bettor's regret against the length, and the direction learner's.
-        bound = bettor_bound(state.scale_state, length)
-        bound = bound + 2 * length * jnp.sqrt((1 + squares) / sigma)
+        length, most_lost_by_direction = most_lost(
+            state.direction_state, comparator, norm, norm_state
+        )
+        charged = state.charged.value()
+        regret = bettor_bound(state.scale_state, length)
+        digits = 8 * float(jnp.finfo(charged.dtype).eps) * (jnp.abs(charged) + jnp.abs(regret))
+        found = regret + wealth_rounding(state.scale_state, charged) + digits
         # Coins that were cut (no norm kept the gradients short) cost more than the bettor knows.
-        return jnp.where(_count_refused_coins(state.scale_state) > 0, jnp.inf, bound)
+        refused = coins_refused(state.scale_state) > 0
+        return jnp.where(refused, jnp.inf, found + (most_lost_by_direction - charged))
 
-    in_working_precision = functools.partial(
-        _precision.in_working_precision, "scale_by_coin_betting"
-    )
-    follower = Follower(
-        init=in_working_precision(init_follower, update).init,
-        gradient_sum=lambda state: state.direction_state.gradient_sum,
-    )
-    return CertifiedTransformation(
-        in_working_precision(init, update),
-        regret_bound,
-        follower=follower if isinstance(direction_learner, FollowTheLeader) else None,
-    )
+    return Certified(_precision.in_working_precision("scale_by_coin_betting", init, update), slack)
 
 
-def _count_refused_coins(scale_state) -> jax.Array:
-    counts = [
-        leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(scale_state)
-        if "out_of_range" in jax.tree_util.keystr(path)
-    ]
-    return functools.reduce(jnp.add, counts, jnp.zeros((), jnp.int32))
+def _move(old, step):
+    """The sum; zero where cancellation leaves nothing but noise, which might be too long.
+
+    A norm may grow by many decades in one round. What is left of a direction is then lost in the
+    last digits of what it was, for this round.
+    """
+    new = old + step
+    return jnp.where(jnp.abs(new) < _precision.rounding(new.dtype) * jnp.abs(old), 0, new)
