@@ -17,6 +17,7 @@ test-slow: .venv/installed-test
 
 bench: .venv/installed-bench
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.weight
 
 bench-networks: .venv/installed-bench
 	$(BIN)/python -m benchmarks.networks

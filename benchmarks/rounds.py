@@ -1,5 +1,7 @@
 """The programs that ``speed`` times: one round each, to be scanned over gradients."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -62,14 +64,18 @@ def scanned(play_round, carry, gradients):
     return lambda: run(carry, gradients)
 
 
-def stepped(play_round, carry, gradients):
-    """A program without arguments that calls a compiled step for each gradient, state donated."""
+def stepped(play_round, carry, gradients, count=None):
+    """A program without arguments that calls a compiled step for each gradient, state donated.
+
+    With a ``count``, each run goes on with so many of the gradients, around and around.
+    """
     step = jax.jit(lambda carry, gradient: play_round(carry, gradient)[0], donate_argnums=0)
     kept = [jax.tree.map(jnp.copy, carry)]
     gradients = [*gradients]
+    around = itertools.cycle(gradients)
 
     def run():
-        for gradient in gradients:
+        for gradient in itertools.islice(around, count or len(gradients)):
             kept[0] = step(kept[0], gradient)
         return kept[0]
 

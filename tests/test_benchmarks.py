@@ -14,7 +14,7 @@ import pytest
 from sklearn import datasets
 
 import optax_varynorm as vn
-from benchmarks import after_the_stream, several_classes
+from benchmarks import after_the_stream, several_classes, weight
 from optax_varynorm.estimators import VaryNormClassifier
 from tools import run_readme
 
@@ -39,6 +39,31 @@ def test_the_smoke_version_prints_a_table_and_draws_a_plot(tmp_path):
     assert math.isfinite(rows.pop(exponent))
     assert all(value > 0 for value in rows.values())
     assert (tmp_path / "speed.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_optimizers_are_weighed_against_those_of_optax(tmp_path):
+    printed = run("weight", tmp_path, "--smoke", "--only", "diagonal")
+    names = {"adam", "mechanize(adam)", "diagonal"}
+    assert all(name in printed for name in names)
+    report = json.loads((tmp_path / "weight.json").read_text())
+    first = report["first_step"]
+    assert set(first) == set(report["state"]) == names
+    assert first["mechanize(adam)"]["ratio of seconds"] == 1
+    assert all(0 < record["instructions"] < record["lines"] for record in first.values())
+    one, two = (each["diagonal"] for each in report["first_step_by_leaves"].values())
+    assert one["instructions"] < two["instructions"]
+    for step in report["step"].values():
+        assert set(step) == names
+        assert step["adam"]["ratio"] == 1
+        assert all(record["milliseconds"] > 0 for record in step.values())
+
+
+def test_the_state_of_adam_weighs_twice_the_parameters():
+    records = weight.state_sizes(weight.OPTIMIZERS, weight.tree_of_leaves(4, (64, 64)))
+    assert records["adam"]["ratio"] == pytest.approx(2, abs=1e-3)
+    assert records["adam"]["leaves of a parameter's shape"] == 8
+    assert all(record["ratio"] >= 1 for record in records.values())
 
 
 @pytest.mark.slow
