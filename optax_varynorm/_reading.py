@@ -4,16 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.interpreters.partial_eval import dce_jaxpr
 
 
 def reads(function: Callable, *arguments: Any) -> list[bool]:
     """Whether the result depends on each leaf of the arguments.
 
-    By the function's equations: what a loop is given, it reads.
+    By the function's equations, those in scans, branches and calls included: what a
+    ``while_loop`` is given, it reads.
     """
     jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
-    needed = {*map(id, jaxpr.outvars)}
-    for equation in reversed(jaxpr.eqns):
-        if not needed.isdisjoint(map(id, equation.outvars)):
-            needed.update(map(id, equation.invars))
-    return [id(variable) in needed for variable in jaxpr.invars]
+    return dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1]

@@ -16,6 +16,8 @@ from optax_varynorm._reading import reads
 MOST_IN_A_KERNEL = 8
 # A sum of so many numbers does not compile in a kernel.
 TOO_LONG_A_SUM = 4096
+# So many numbers are copied in less time than a kernel takes to start.
+MOST_COPIED = 1024
 
 
 def one_kernel(function: Callable) -> Callable:
@@ -102,19 +104,34 @@ def _call_kernel(function, *arrays):
 
 
 def _call_alone(function, *arrays):
-    # A kernel has no place for an array that it does not read.
+    # XLA aborts the process if nothing in a kernel uses one of its arrays, hence only those that
+    # the function reads, and those handed back.
     is_read = reads(function, *arrays)
 
     def of_read(*read):
         rest = iter(read)
         flagged = zip(arrays, is_read, strict=True)
-        return function(
+        results = function(
             *(next(rest) if flag else np.zeros(array.shape, array.dtype) for array, flag in flagged)
         )
+        # Behind a barrier, or JAX would see that they are the arguments, and not hand them back.
+        return results, jax.lax.optimization_barrier(_handed_back(read, results))
 
-    # Nor for a large constant, which aborts the process: behind the barrier it is none.
+    # It does as well if a large constant is given to a kernel: behind the barrier it is none.
     read = jax.lax.optimization_barrier(
         [array for array, flag in zip(arrays, is_read, strict=True) if flag]
     )
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
-        return jax.jit(of_read)(*read)
+        # Behind a barrier JAX does not see that what is handed back has no use.
+        return jax.lax.optimization_barrier(jax.jit(of_read)(*read))[0]
+
+
+def _handed_back(arrays, results):
+    """The arrays that a kernel has among its results, so that XLA cannot drop them.
+
+    It drops what cannot matter, such as an index into an axis of length one. Not those that a long
+    result may be written over: they would be copied first.
+    """
+    kinds = map(jax.typeof, results)
+    long = {(kind.shape, kind.dtype) for kind in kinds if kind.size > MOST_COPIED}
+    return [array for array in arrays if (array.shape, array.dtype) not in long]
