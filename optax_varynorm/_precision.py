@@ -64,7 +64,9 @@ def total(numbers: Any, dtype: jnp.dtype) -> jax.Array:
     Of an array of them: a chain of additions would be compiled anew into everything that uses it.
     """
     leaves = jax.tree.leaves(numbers)
-    return jnp.cumsum(jnp.stack(leaves))[-1] if len(leaves) > 1 else sum(leaves, jnp.zeros((), dtype))
+    return (
+        jnp.cumsum(jnp.stack(leaves))[-1] if len(leaves) > 1 else sum(leaves, jnp.zeros((), dtype))
+    )
 
 
 def dot(left: jax.Array, right: jax.Array) -> jax.Array:

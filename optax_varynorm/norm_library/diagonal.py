@@ -71,13 +71,23 @@ def _from_known_length(lipschitz) -> VaryingNorm:
     return _norm(init, grow)
 
 
+class Seen(NamedTuple):
+    """Attributes:
+    square: the squared length of a gradient.
+    as_it_came: the gradient, usable or not.
+    """
+
+    square: jax.Array
+    as_it_came: optax.Updates
+
+
 def _from_longest() -> VaryingNorm:
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
         return DiagonalState(zero, _fill(params, zero))
 
     def grow(state, reading):
-        longest = jnp.maximum(state.start, reading.product)
+        longest = jnp.maximum(state.start, reading.product.square)
         growth = 2 * (longest - state.start)
         inverse = jax.tree.map(
             lambda r, g: jnp.where(
@@ -108,21 +118,27 @@ def _by_coordinate() -> VaryingNorm:
         zero = jnp.zeros((), _precision.working_dtype(params))
         return ByCoordinateState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
 
-    def meet(gradient, largest_squares):
+    def meet(usable, gradient, largest_squares):
         """How first gradients count, and whether all coordinates have had theirs."""
+        gradient = select(usable, gradient)
         met = jax.tree.map(lambda g, top: jnp.all((top > 0) | (g != 0)), gradient, largest_squares)
         knows_all = jnp.all(jnp.stack([jnp.ones((), bool), *jax.tree.leaves(met)]))
         return first_size(gradient, largest_squares), knows_all
 
-    def no_more_to_meet(gradient, largest_squares):
-        del largest_squares
+    def no_more_to_meet(usable, gradient, largest_squares):
+        del usable, largest_squares
         one = jnp.ones((), _precision.working_dtype(gradient))
         return FirstSize(one, one, one), jnp.ones((), bool)
 
     def grow(state, reading):
         gradient = reading.gradient
         size, knows_all = jax.lax.cond(
-            state.knows_all, no_more_to_meet, meet, gradient, state.largest_squares
+            state.knows_all,
+            no_more_to_meet,
+            meet,
+            reading.usable,
+            reading.product.as_it_came,
+            state.largest_squares,
         )
 
         def largest_square(top, g):
@@ -144,18 +160,20 @@ def _by_coordinate() -> VaryingNorm:
 
 def _norm(init, grow) -> VaryingNorm:
     def squared_dual_norm(state, gradient):
-        return _precision.inner(gradient, to_primal(state, gradient))
+        return _precision.inner(jax.tree.map(jnp.square, gradient), state.inverse)
 
     def measure(state, gradient):
         square = _precision.inner(gradient, gradient)
         usable = _precision.is_usable(square)
-        known = jax.tree.map(lambda r, g: jnp.where(usable & (r > 0), g, 0), state.inverse, gradient)
+        known = jax.tree.map(
+            lambda r, g: jnp.where(usable & (r > 0), g, 0), state.inverse, gradient
+        )
         return Reading(
             gradient=select(usable, gradient),
             known=known,
             squared_dual_norm=jnp.where(usable, squared_dual_norm(state, gradient), 0),
             usable=usable,
-            product=jnp.where(usable, square, 0),
+            product=Seen(jnp.where(usable, square, 0), gradient),
         )
 
     def to_dual(state, point):
