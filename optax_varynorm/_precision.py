@@ -55,8 +55,18 @@ def inner(left: Any, right: Any) -> jax.Array:
     """The pairing of a gradient and a point, summed over all leaves in the working dtype."""
     dtype = working_dtype(left)
     left, right = cast(left, dtype), cast(right, dtype)
-    products = jax.tree.map(lambda x, y: jnp.sum(x * y), left, right)
-    return functools.reduce(jnp.add, jax.tree.leaves(products), jnp.zeros((), dtype))
+    return total(jax.tree.map(lambda x, y: jnp.sum(x * y), left, right), dtype)
+
+
+def total(numbers: Any, dtype: jnp.dtype) -> jax.Array:
+    """The sum of a tree of numbers.
+
+    Of an array of them: a chain of additions would be compiled anew into everything that uses it.
+    """
+    leaves = jax.tree.leaves(numbers)
+    return (
+        jnp.cumsum(jnp.stack(leaves))[-1] if len(leaves) > 1 else sum(leaves, jnp.zeros((), dtype))
+    )
 
 
 def dot(left: jax.Array, right: jax.Array) -> jax.Array:

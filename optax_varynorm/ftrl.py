@@ -12,7 +12,7 @@ from optax_varynorm.certificates.certified import (
     DirectionBound,
     NoRegretBoundError,
 )
-from optax_varynorm.norms import Geometry, primal_norm, require_geometry
+from optax_varynorm.norms import Geometry, primal_norm, require_geometry, squared_dual_norm
 
 
 class FTRLState(NamedTuple):
@@ -67,7 +67,7 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm_of(updates)
 
         leader = norm.to_primal(after, gradient_sum)
-        squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
+        squared_length = squared_dual_norm(norm, after, gradient_sum)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
         factor = jnp.minimum(
             vertex * jax.lax.rsqrt(1 + squared_sum),

@@ -66,6 +66,8 @@ class VaryingNorm(NamedTuple):
         features; ``None`` for norms of gradients alone. The features of round ``t`` are announced
         before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features announced before, change nothing.
+      squared_dual_norm: :math:`\|g\|_{t,\star}^2` from a state and a finite gradient, where it takes
+        less than ``to_primal``; ``None`` if that is how to get it.
       strong_convexity: the sigma for which :math:`\tfrac12\|\cdot\|_t^2` is sigma-strongly convex
         with respect to :math:`\|\cdot\|_t`; ``None`` if nobody has proven one. It is then played
         as one, and no regret bound is given out.
@@ -78,6 +80,7 @@ class VaryingNorm(NamedTuple):
     to_primal: Callable[[NormState, optax.Updates], optax.Params]
     inverse: Callable[[NormState], jax.Array | InverseMatrix] | None = None
     announce: Callable[[NormState, optax.Params], NormState] | None = None
+    squared_dual_norm: Callable[[NormState, optax.Updates], jax.Array] | None = None
     strong_convexity: Any = 1.0
 
     @property
@@ -164,7 +167,7 @@ class Geometry(NamedTuple):
             ours, theirs = jax.tree.leaves(self.received), jax.tree.leaves(gradient)
             if len(ours) == len(theirs) and all(map(operator.is_, ours, theirs)):
                 return self.squared_dual_norm
-        return _squared_dual_norm(self.norm, self.before, gradient)
+        return squared_dual_norm(self.norm, self.before, gradient)
 
 
 def require_geometry(layer: str, geometry: Geometry | None) -> Geometry:
@@ -195,9 +198,12 @@ def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> j
     >>> round(float(dual_norm(norm, norm.init(jnp.zeros(2)), jnp.array([3.0, 4.0]))), 3)
     3.536
     """
-    return _precision.root(_squared_dual_norm(norm, state, gradient))
+    return _precision.root(squared_dual_norm(norm, state, gradient))
 
 
-def _squared_dual_norm(norm, state, gradient) -> jax.Array:
+def squared_dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> jax.Array:
+    r""":math:`\|g\|_{t,\star}^2`, by what the norm knows best."""
+    if norm.squared_dual_norm is not None:
+        return norm.squared_dual_norm(state, gradient)
     square = _precision.inner(gradient, norm.to_primal(state, gradient))
     return jnp.where(square < 0, 0, square)

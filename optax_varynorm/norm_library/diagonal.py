@@ -1,6 +1,6 @@
 """The diagonal of the full-matrix norms: one weight a coordinate, O(d)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,18 +9,17 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.norm_library.diagonal_root import diagonal_root_norm
-from optax_varynorm.norm_library.first_seen import first_seen_squares
+from optax_varynorm.norm_library.first_seen import FirstSize, first_size
 from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 class DiagonalState(NamedTuple):
     """Attributes:
-    start: what stands for ``L^2`` in the weights: one number, or a tree like the parameters. Zero
-      where no gradient was seen.
-    inverse: the reciprocal weights, a tree like the parameters. Zero where the norm is.
+    start: what stands for ``L^2`` in the weights; zero before the first gradient.
+    inverse: the reciprocal weights, a tree like the parameters; zero before the first gradient.
     """
 
-    start: Any
+    start: jax.Array
     inverse: optax.Params
 
 
@@ -72,13 +71,23 @@ def _from_known_length(lipschitz) -> VaryingNorm:
     return _norm(init, grow)
 
 
+class Seen(NamedTuple):
+    """Attributes:
+    square: the squared length of a gradient.
+    as_it_came: the gradient, usable or not.
+    """
+
+    square: jax.Array
+    as_it_came: optax.Updates
+
+
 def _from_longest() -> VaryingNorm:
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
         return DiagonalState(zero, _fill(params, zero))
 
     def grow(state, reading):
-        longest = jnp.maximum(state.start, reading.product)
+        longest = jnp.maximum(state.start, reading.product.square)
         growth = 2 * (longest - state.start)
         inverse = jax.tree.map(
             lambda r, g: jnp.where(
@@ -92,39 +101,80 @@ def _from_longest() -> VaryingNorm:
     return _norm(init, grow)
 
 
+class ByCoordinateState(NamedTuple):
+    """Attributes:
+    largest_squares: the square of each coordinate's largest gradient, zero where none was seen.
+    inverse: the reciprocal weights, likewise.
+    knows_all: whether no coordinate is without a gradient.
+    """
+
+    largest_squares: optax.Updates
+    inverse: optax.Params
+    knows_all: jax.Array
+
+
 def _by_coordinate() -> VaryingNorm:
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
-        return DiagonalState(_fill(params, zero), _fill(params, zero))
+        return ByCoordinateState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
+
+    def meet(usable, gradient, largest_squares):
+        """How first gradients count, and whether all coordinates have had theirs."""
+        gradient = select(usable, gradient)
+        met = jax.tree.map(lambda g, top: jnp.all((top > 0) | (g != 0)), gradient, largest_squares)
+        knows_all = jnp.all(jnp.stack([jnp.ones((), bool), *jax.tree.leaves(met)]))
+        return first_size(gradient, largest_squares), knows_all
+
+    def no_more_to_meet(usable, gradient, largest_squares):
+        del usable, largest_squares
+        one = jnp.ones((), _precision.working_dtype(gradient))
+        return FirstSize(one, one, one), jnp.ones((), bool)
 
     def grow(state, reading):
-        first = first_seen_squares(reading.gradient, state.start)
-
-        def largest_square(top, g, first):
-            return jnp.where(top > 0, jnp.maximum(top, g**2), first)
-
-        def inverse_weight(top, r, g, first):
-            weight = _precision.reciprocal(r) + g**2
-            weight += 2 * (largest_square(top, g, first) - top)
-            return jnp.where(largest_square(top, g, first) > 0, _reciprocal(weight), 0)
-
         gradient = reading.gradient
-        return DiagonalState(
-            jax.tree.map(largest_square, state.start, gradient, first),
-            jax.tree.map(inverse_weight, state.start, state.inverse, gradient, first),
+        size, knows_all = jax.lax.cond(
+            state.knows_all,
+            no_more_to_meet,
+            meet,
+            reading.usable,
+            reading.product.as_it_came,
+            state.largest_squares,
+        )
+
+        def largest_square(top, g):
+            return jnp.where(top > 0, jnp.maximum(top, g**2), size.of(g**2))
+
+        def inverse_weight(top, r, g):
+            largest = largest_square(top, g)
+            weight = _precision.reciprocal(r) + 2 * (largest - top) + g**2
+            return jnp.where(largest > 0, _reciprocal(weight), 0)
+
+        return ByCoordinateState(
+            jax.tree.map(largest_square, state.largest_squares, gradient),
+            jax.tree.map(inverse_weight, state.largest_squares, state.inverse, gradient),
+            knows_all,
         )
 
     return _norm(init, grow)
 
 
 def _norm(init, grow) -> VaryingNorm:
+    def squared_dual_norm(state, gradient):
+        return _precision.inner(jax.tree.map(jnp.square, gradient), state.inverse)
+
     def measure(state, gradient):
         square = _precision.inner(gradient, gradient)
         usable = _precision.is_usable(square)
-        gradient = select(usable, gradient)
-        known = jax.tree.map(lambda r, g: jnp.where(r > 0, g, 0), state.inverse, gradient)
-        dual = _precision.inner(gradient, to_primal(state, gradient))
-        return Reading(gradient, known, dual, usable, jnp.where(usable, square, 0))
+        known = jax.tree.map(
+            lambda r, g: jnp.where(usable & (r > 0), g, 0), state.inverse, gradient
+        )
+        return Reading(
+            gradient=select(usable, gradient),
+            known=known,
+            squared_dual_norm=jnp.where(usable, squared_dual_norm(state, gradient), 0),
+            usable=usable,
+            product=Seen(jnp.where(usable, square, 0), gradient),
+        )
 
     def to_dual(state, point):
         return jax.tree.map(lambda r, x: _precision.reciprocal(r) * x, state.inverse, point)
@@ -137,7 +187,15 @@ def _norm(init, grow) -> VaryingNorm:
         flat = ravel_pytree(state.inverse)[0]
         return jnp.where(flat > 0, flat, 1)
 
-    return VaryingNorm(init, measure, grow, to_dual, to_primal, inverse=inverse)
+    return VaryingNorm(
+        init,
+        measure,
+        grow,
+        to_dual,
+        to_primal,
+        inverse=inverse,
+        squared_dual_norm=squared_dual_norm,
+    )
 
 
 def _fill(params, value):

@@ -1,7 +1,6 @@
 """How large a coordinate is, judged by its first gradient."""
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,26 @@ from optax_varynorm import _precision
 SMALLEST_COORDINATE = 1e-4
 
 
-def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) -> optax.Updates:
-    r"""The gradient's squares, had it been as large as the largest one so far.
+class FirstSize(NamedTuple):
+    """What stands for the first square of a coordinate: its gradient's, divided and cut.
+
+    Attributes:
+      part: how small this gradient is: the largest part, squared, of a coordinate's own largest.
+      least: no coordinate counts as smaller.
+      most: nor as larger.
+    """
+
+    part: jax.Array
+    least: jax.Array
+    most: jax.Array
+
+    def of(self, square: jax.Array) -> jax.Array:
+        """The square of a first gradient as it counts; zero stays zero."""
+        return jnp.where(square > 0, jnp.clip(square / self.part, self.least, self.most), 0)
+
+
+def first_size(gradient: optax.Updates, largest_squares: optax.Updates) -> FirstSize:
+    r"""How to count the square of a coordinate's first gradient, had it been as large as possible.
 
     A norm that measures each coordinate in units of its first gradient must not take a small
     gradient for a small coordinate. The coordinates known before tell how small this gradient is:
@@ -33,15 +50,21 @@ def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) 
     nearest = _largest(
         jax.tree.map(lambda g, top: _precision.ratio(g**2, top), gradient, largest_squares)
     )
-    part = jnp.where((nearest > 0) & (nearest < 1), nearest, 1)
     squares = jax.tree.map(jnp.square, gradient)
-    top = jnp.maximum(_largest(squares), _largest(largest_squares))
-    floor = SMALLEST_COORDINATE**2 * top
-    return jax.tree.map(
-        lambda square: jnp.where(square > 0, jnp.clip(square / part, floor, top), 0), squares
+    most = jnp.maximum(_largest(squares), _largest(largest_squares))
+    return FirstSize(
+        part=jnp.where((nearest > 0) & (nearest < 1), nearest, 1),
+        least=SMALLEST_COORDINATE**2 * most,
+        most=most,
     )
+
+
+def first_seen_squares(gradient: optax.Updates, largest_squares: optax.Updates) -> optax.Updates:
+    """The gradient's squares as they count where it is a coordinate's first."""
+    size = first_size(gradient, largest_squares)
+    return jax.tree.map(lambda g: size.of(g**2), gradient)
 
 
 def _largest(tree: Any) -> jax.Array:
     tops = [jnp.max(leaf, initial=0) for leaf in jax.tree.leaves(tree)]
-    return functools.reduce(jnp.maximum, tops, jnp.zeros((), _precision.working_dtype(tree)))
+    return jnp.max(jnp.stack(tops)) if tops else jnp.zeros((), _precision.working_dtype(tree))

@@ -58,6 +58,9 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         known = gradient if lipschitz is not None else select(state > 0, gradient)
         return reading._replace(gradient=gradient, known=known)
 
+    def squared_dual_norm(state, gradient):
+        return across.squared_dual_norm(state, lengths(gradient))
+
     def to_dual(state, point):
         old = lengths(point)
         return with_lengths(point, old, across.to_dual(state, old))
@@ -66,4 +69,10 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         old = lengths(gradient)
         return with_lengths(gradient, old, across.to_primal(state, old))
 
-    return across._replace(measure=measure, to_dual=to_dual, to_primal=to_primal, inverse=None)
+    return across._replace(
+        measure=measure,
+        to_dual=to_dual,
+        to_primal=to_primal,
+        inverse=None,
+        squared_dual_norm=squared_dual_norm,
+    )

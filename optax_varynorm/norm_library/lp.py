@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.norms import Reading, VaryingNorm, select, usable_gradient
+from optax_varynorm.norms import Reading, VaryingNorm, select
 
 
 def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
@@ -66,16 +66,26 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         dual = norm_gradient(gradient, power / (power - 1), jnp.ones((), dtype))
         return jnp.maximum(_precision.inner(gradient, dual), 0)
 
-    def measure(state, gradient):
-        gradient, usable = usable_gradient(gradient)
+    def squared_dual_norm(state, gradient):
         dtype = _precision.working_dtype(gradient)
-        square = squared_q_norm(gradient, dtype)
-        if lipschitz is not None:
-            return Reading(gradient, gradient, square / length(state, dtype) ** 2, usable)
-        # The length of what is known: nothing is, before the first gradient.
-        known = state > 0
-        square_known = jnp.where(known, square / length(state, dtype) ** 2, 0)
-        return Reading(gradient, select(known, gradient), square_known, usable, square)
+        return squared_q_norm(gradient, dtype) / length(state, dtype) ** 2
+
+    def measure(state, gradient):
+        dtype = _precision.working_dtype(gradient)
+        square = _precision.inner(gradient, gradient)
+        usable = _precision.is_usable(square)
+        if not euclidean:
+            square = squared_q_norm(select(usable, gradient), dtype)
+        square = jnp.where(usable, square, 0)
+        known = usable if lipschitz is not None else usable & (state > 0)
+        dual = jnp.where(known, square / length(state, dtype) ** 2, 0)
+        return Reading(
+            gradient=select(usable, gradient),
+            known=select(known, gradient),
+            squared_dual_norm=dual,
+            usable=usable,
+            product=square,
+        )
 
     def grow(state, reading):
         if lipschitz is not None:
@@ -108,5 +118,6 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         to_dual,
         to_primal,
         inverse=inverse if euclidean else None,
+        squared_dual_norm=squared_dual_norm,
         strong_convexity=1.0 if euclidean else p - 1,
     )

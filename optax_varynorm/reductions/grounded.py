@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from optax_varynorm import _precision
@@ -14,17 +13,19 @@ from optax_varynorm.reductions.anchored import AnchoredState, anchored
 # The part of a gradient that is heard where its leaf does not follow: little enough for no wealth
 # to grow by it, and more than nothing, so that the learner keeps asking and finds out when it does.
 HEARD = 2.0**-10
+# So many entries of a leaf are looked at.
+SAMPLES = 64
 
 
 class GroundedState(NamedTuple):
     """Attributes:
-    left_at: a fingerprint of each leaf of the parameters in the last round.
-    sent_to: a fingerprint of each leaf as it would be with the updates added.
+    left_at: some entries of each leaf of the parameters in the last round.
+    was_sent: for each leaf, whether the updates would have moved any of them.
     grounded_learner_state: state of the learner.
     """
 
     left_at: Any
-    sent_to: Any
+    was_sent: Any
     grounded_learner_state: optax.OptState
 
 
@@ -36,8 +37,9 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     explodes. So a leaf that stayed where it was although its update would have moved it is heard
     at a thousandth, until it moves. What that hides from the learner the certificates know.
 
-    Whether a leaf stayed is told by two numbers for each leaf, not by a copy of it. Parameters
-    narrower than float32 are also ``anchored``. All ready-made optimizers are grounded.
+    Whether a leaf stayed is told by a few entries, evenly spread over it: by those of them that an
+    update would move. Parameters narrower than float32 are also ``anchored``. All ready-made
+    optimizers are grounded.
 
     Args:
       learner: plays displacements, such as ``with_varying_norm(...)``.
@@ -55,11 +57,9 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
         return narrow if any(jnp.finfo(dtype).bits < 32 for dtype in dtypes) else wide
 
     def init(params):
-        _precision.working_dtype(params)  # refuses what is no real number
-        fingerprints = _fingerprints(params)
         return GroundedState(
-            left_at=fingerprints,
-            sent_to=jax.tree.map(jnp.array, fingerprints),
+            left_at=jax.tree.map(_sample, params),
+            was_sent=jax.tree.map(lambda leaf: jnp.zeros((), bool), params),
             grounded_learner_state=for_dtypes_of(params).init(params),
         )
 
@@ -70,18 +70,19 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
                 "`update(gradients, state, params)`."
             )
         _precision.check_shapes("the optimizer", updates, params)
-        left_at = _fingerprints(params)
+        here = jax.tree.map(_sample, params)
 
-        def hear(gradient, before, here, sent_to):
-            stayed = (here == before) & (sent_to != before)
+        def hear(gradient, was_sent, before, here):
+            stayed = was_sent & jnp.all(here == before)
             return jnp.where(stayed, HEARD, 1).astype(jnp.result_type(gradient)) * gradient
 
-        heard = jax.tree.map(hear, updates, state.left_at, left_at, state.sent_to)
+        heard = jax.tree.map(hear, updates, state.was_sent, state.left_at, here)
         step, learner_state = for_dtypes_of(params).update(
             heard, state.grounded_learner_state, params, **extra_args
         )
-        sent_to = _fingerprints(optax.apply_updates(params, step))
-        return step, GroundedState(left_at, sent_to, learner_state)
+        there = jax.tree.map(_sample, optax.apply_updates(params, step))
+        was_sent = jax.tree.map(lambda old, new: jnp.any(old != new), here, there)
+        return step, GroundedState(here, was_sent, learner_state)
 
     def slack(state, comparator, *geometry):
         learner_state = state.grounded_learner_state
@@ -92,19 +93,7 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
-def _fingerprints(params: optax.Params) -> Any:
-    """One number for each leaf, which changes when the leaf does: a weighted sum of its bits."""
-
-    def of_leaf(leaf):
-        leaf = jnp.asarray(leaf)
-        width = min(jnp.finfo(leaf.dtype).bits, 32)
-        bits = jax.lax.bitcast_convert_type(leaf, jnp.dtype(f"uint{width}")).astype(np.uint32)
-        # Odd weights, so that changes of opposite sign in two places do not cancel.
-        strides = np.cumprod([2, *bits.shape[:0:-1]])[::-1]
-        weights = np.uint32(1)
-        for axis, stride in enumerate(strides[: bits.ndim]):
-            position = jax.lax.broadcasted_iota(np.uint32, bits.shape, axis)
-            weights = weights + np.uint32(stride % 2**32) * position
-        return jnp.sum(bits * weights, dtype=np.uint32)
-
-    return jax.tree.map(of_leaf, params)
+def _sample(leaf: jax.Array) -> jax.Array:
+    """Entries evenly spread over a leaf, an array of their own."""
+    every = max(1, -(-jnp.size(leaf) // SAMPLES))
+    return jnp.array(jnp.ravel(leaf)[::every], copy=True)
