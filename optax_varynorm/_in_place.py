@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 
 def rarely(condition: jax.Array | np.bool_, function: Callable, state: Any, *inputs: Any) -> Any:
@@ -81,8 +80,3 @@ def after(never: jax.Array, tree: Any) -> Any:
     copy.
     """
     return jax.tree.map(lambda x: jnp.where(never, jnp.zeros_like(x), x), tree)
-
-
-def in_memory(never: jax.Array, tree: Any) -> Any:
-    """The tree, written down before it is read, so that no reader computes it anew for itself."""
-    return rarely(never, optax.tree.zeros_like, tree)

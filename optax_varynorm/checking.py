@@ -35,7 +35,7 @@ def check_norm(
 
     Args:
       norm: any norms. Of those that learn their units from gradients or features, the coordinates
-        known so far are checked. Strong convexity is not where ``norm.strong_convexity`` is ``None``.
+        known so far are checked. Strong convexity is not if ``norm.strong_convexity`` is ``None``.
       gradients: a tree like the parameters with one more axis, the rounds.
       features: those of a linear model in the same rounds, for norms that observe them.
       samples: how many points and pairs.

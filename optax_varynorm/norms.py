@@ -66,8 +66,8 @@ class VaryingNorm(NamedTuple):
         features; ``None`` for norms of gradients alone. The features of round ``t`` are announced
         before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features announced before, change nothing.
-      squared_dual_norm: :math:`\|g\|_{t,\star}^2` from a state and a finite gradient, where it takes
-        less than ``to_primal``; ``None`` if that is how to get it.
+      squared_dual_norm: :math:`\|g\|_{t,\star}^2` from a state and a finite gradient, if that takes
+        less than ``to_primal``; ``None`` elsewhere.
       strong_convexity: the sigma for which :math:`\tfrac12\|\cdot\|_t^2` is sigma-strongly convex
         with respect to :math:`\|\cdot\|_t`; ``None`` if nobody has proven one. It is then played
         as one, and no regret bound is given out.

@@ -1,18 +1,18 @@
-"""Learners that know what their theorem still allows.
+r"""Learners that know what their theorem still allows.
 
 A learner that received the gradients :math:`r_t` and played the displacements :math:`z_t` knows by
-its wealth what it was charged, :math:`C = \\sum_t \\langle r_t, z_t\\rangle`, and by its theorem
+its wealth what it was charged, :math:`C = \sum_t \langle r_t, z_t\rangle`, and by its theorem
 that, for every comparator, :math:`C` is at most some number :math:`M(u)`. The difference is its
-*slack*, :math:`M(u) - C \\ge 0`. Slacks add up where learners do, whatever else happened to the
+*slack*, :math:`M(u) - C \ge 0`. Slacks add up where learners do, whatever else happened to the
 parameters: with the true gradients :math:`g_t` and points :math:`w_t`, and one :math:`u_j` for each
-learner, :math:`u - w_1 = \\sum_j u_j`,
+learner, :math:`u - w_1 = \sum_j u_j`,
 
 .. math::
-   R_T(u) = \\underbrace{\\sum_t \\langle g_t, w_t - u\\rangle}_{\\text{exact, for any chain}}
-   \\le R_T(u) + \\sum_j \\mathrm{slack}_j(u_j),
-   \\qquad
-   \\sum_j M_j(u_j) + \\Big[\\sum_t\\langle g_t, w_t - w_1\\rangle - \\sum_j C_j\\Big]
-   - \\Big\\langle \\sum_t g_t, u - w_1\\Big\\rangle
+   R_T(u) = \underbrace{\sum_t \langle g_t, w_t - u\rangle}_{\text{exact, for any chain}}
+   \le R_T(u) + \sum_j \mathrm{slack}_j(u_j),
+   \qquad
+   \sum_j M_j(u_j) + \Big[\sum_t\langle g_t, w_t - w_1\rangle - \sum_j C_j\Big]
+   - \Big\langle \sum_t g_t, u - w_1\Big\rangle
 
 being two ways to write the right-hand side. What clipping hid, what rounding lost and what other
 transformations did to the parameters is all in the bracket.

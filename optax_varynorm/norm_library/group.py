@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from optax_varynorm import _precision
 from optax_varynorm.norm_library.lp import lp_norm
-from optax_varynorm.norms import VaryingNorm, select
+from optax_varynorm.norms import VaryingNorm, select, squared_dual_norm
 
 
 def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
@@ -58,8 +58,8 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         known = gradient if lipschitz is not None else select(state > 0, gradient)
         return reading._replace(gradient=gradient, known=known)
 
-    def squared_dual_norm(state, gradient):
-        return across.squared_dual_norm(state, lengths(gradient))
+    def square(state, gradient):
+        return squared_dual_norm(across, state, lengths(gradient))
 
     def to_dual(state, point):
         old = lengths(point)
@@ -74,5 +74,5 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         to_dual=to_dual,
         to_primal=to_primal,
         inverse=None,
-        squared_dual_norm=squared_dual_norm,
+        squared_dual_norm=square,
     )

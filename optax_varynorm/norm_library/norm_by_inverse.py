@@ -174,8 +174,12 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
 
     def init(params):
         flat, _ = ravel_pytree(params)
-        zeros = [jnp.zeros((), flat.dtype) for _ in range(3)]
-        return LearnedUnit(*zeros, growing.start(flat.size, flat.dtype))
+        return LearnedUnit(
+            unit=jnp.zeros((), flat.dtype),
+            height=jnp.zeros((), flat.dtype),
+            squares=jnp.zeros((), flat.dtype),
+            inverse=growing.start(flat.size, flat.dtype),
+        )
 
     def restart(measured, flat, length):
         state, _ = measured

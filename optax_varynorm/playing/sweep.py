@@ -65,8 +65,8 @@ def sweep(
     numbers = np.arange(seeds) if isinstance(seeds, int) else seeds
     examples_of, total = _draw(stream, numbers)
     # Numbers that are traced pass all checks unseen, so each setting is made once as it is.
-    for setting in settings:
-        make_optimizer(**setting)
+    optimizers = [make_optimizer(**setting) for setting in settings]
+    optimizers[0].init(params)  # not compiled, so that a start outside the domain is seen
     traced = {name: jnp.asarray(values) for name, values in (hyperparameters or {}).items()}
     played = rounds.start_many(rules, traced, params, None if numbers is None else len(numbers))
     return run(rules, traced, played, examples_of, total, comparator, rounds_a_chunk, report)

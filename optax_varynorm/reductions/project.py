@@ -18,7 +18,7 @@ DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
 
 
 class ProjectState(NamedTuple):
-    """Attributes:
+    r"""Attributes:
     unprojected: ``v_t``, what the learner plays.
     projected: ``w_t``, its projection: the exact iterate, in the domain even where
       ``apply_updates`` rounds.
@@ -27,8 +27,8 @@ class ProjectState(NamedTuple):
     projected_origin: ``w_1``, where the parameters started.
     surcharge: what the learner was charged, times the surrogate's factor, beyond what its
       gradients cost at the points played: the sum of
-      :math:`c \\langle\tilde g_t, v_t - w_1\rangle - \\langle g_t, w_t - w_1\rangle`.
-    surcharge_gradient: the sum of :math:`c\\,\tilde g_t - g_t`.
+      :math:`c \langle\tilde g_t, v_t - w_1\rangle - \langle g_t, w_t - w_1\rangle`.
+    surcharge_gradient: the sum of :math:`c\,\tilde g_t - g_t`.
     projected_learner_state: state of the learner.
     projection_multipliers: where the domain's solver ended, from which it starts next.
     largest_projection_error: of all rounds (``Projection.error``).
@@ -176,8 +176,8 @@ def project(
         )
 
     def slack(state, comparator, norm=None, norm_state=None):
-        # <g, w - u> <= c <surrogate, v - u>: what the surrogates cost beyond the gradients, and what
-        # the learner's theorem still allows of them.
+        # <g, w - u> <= c <surrogate, v - u>: what the surrogates cost beyond the gradients, and
+        # what the learner's theorem still allows of them.
         surcharge = state.surcharge.value() - _precision.inner(state.surcharge_gradient, comparator)
         digits = _precision.inner_rounding(state.surcharge_gradient, comparator)
         unused = learner_slack(state.projected_learner_state, comparator, norm, norm_state)

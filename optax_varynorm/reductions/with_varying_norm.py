@@ -36,7 +36,7 @@ def with_varying_norm(
 ) -> optax.GradientTransformationExtraArgs:
     r"""Show every gradient to the norm, and the norm to the learner.
 
-    In round ``t`` the learner's ``update`` receives ``geometry=Geometry(norm, before, after, ...)``:
+    In round ``t`` the learner's ``update`` receives a ``Geometry``, the norm with
     :math:`\|\cdot\|_{t-1}`, in which the point was played, and :math:`\|\cdot\|_t`, which has seen
     :math:`g_t`. ``thm:varynorm`` supposes :math:`\|g_t\|_{t-1,\star} \le 1`. A gradient that is
     longer reaches the norm as it is, so that the same one fits the next time, and the learner at
