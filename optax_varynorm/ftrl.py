@@ -69,10 +69,12 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         leader = norm.to_primal(after, gradient_sum)
         squared_length = squared_dual_norm(norm, after, gradient_sum)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
+        is_known = squared_length > 0  # else the leader is zero, or rounding has eaten it
         factor = jnp.minimum(
             vertex * jax.lax.rsqrt(1 + squared_sum),
-            jax.lax.rsqrt(jnp.where(squared_length > 0, squared_length, 1)),
+            jax.lax.rsqrt(jnp.where(is_known, squared_length, 1)),
         )
+        factor = jnp.where(is_known, factor, 0)
         step = jax.tree.map(lambda p, x: -factor * p - x, leader, params)
         ulp = float(jnp.finfo(squared_sum.dtype).eps)
         return step, FTRLState(

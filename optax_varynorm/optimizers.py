@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import optax
 
-from optax_varynorm import _arguments
+from optax_varynorm import _arguments, _precision
+from optax_varynorm._empty import nothing, size_of
 from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
@@ -60,15 +60,13 @@ def varynorm(
     >>> optimizer = vn.varynorm()
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    norms = (lp_norm(2.0, lipschitz), diagonal_norm(lipschitz, start="coordinate"))
-    matrix = full_matrix_norm(lipschitz, start="coordinate")
-    learners = [_learn(norm, epsilon, None, scale_learner) for norm in (*norms, matrix)]
-    return grounded(
-        choose_by_size(
-            with_matrix=_on(domain, combine(*learners)),
-            without=_on(domain, combine(*learners[:2])),
-        )
+    norms = (
+        lp_norm(2.0, lipschitz),
+        diagonal_norm(lipschitz, start="coordinate"),
+        full_matrix_norm(lipschitz, start="coordinate"),
     )
+    *cheap, matrix = (_learn(norm, epsilon, None, scale_learner) for norm in norms)
+    return grounded(_on(domain, combine(*cheap, if_small(matrix))))
 
 
 def fixed_norm(
@@ -198,20 +196,45 @@ def choose_by_size(
 ) -> Certified:
     """One learner while there are few parameters, the other beyond: by their shapes, statically."""
 
-    def chosen_by(size):
-        return with_matrix if size <= MOST_PARAMETERS_WITH_A_MATRIX else without
-
     def chosen(params):
-        return chosen_by(sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)))
+        return with_matrix if size_of(params) <= MOST_PARAMETERS_WITH_A_MATRIX else without
 
     def init(params):
-        return chosen(params).init(params)
+        return chosen(params).init(params) if size_of(params) else nothing()
 
     def update(updates, state, params=None, **extra_args):
+        if not size_of(updates):
+            return updates, state
         return chosen(updates).update(updates, state, params, **extra_args)
 
     def slack(state, comparator, *geometry):
         return slack_of(chosen(comparator))(state, comparator, *geometry)
+
+    return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
+
+
+def if_small(learner: optax.GradientTransformation) -> Certified:
+    """A learner that takes part while there are few parameters, and has no state beyond."""
+
+    def is_small(params):
+        return 0 < size_of(params) <= MOST_PARAMETERS_WITH_A_MATRIX
+
+    def init(params):
+        if is_small(params):
+            return learner.init(params)
+        return () if size_of(params) else nothing()
+
+    def update(updates, state, params=None, **extra_args):
+        if not is_small(updates):
+            return optax.tree.zeros_like(updates), state
+        return learner.update(updates, state, params, **extra_args)
+
+    def slack(state, comparator, *geometry):
+        if is_small(comparator):
+            return slack_of(learner)(state, comparator, *geometry)
+        # It can only stay where it is.
+        square = _precision.inner(comparator, comparator)
+        return jnp.where(square > 0, jnp.inf, jnp.zeros_like(square))
 
     return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 

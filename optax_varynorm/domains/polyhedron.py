@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _arguments, _precision
@@ -87,7 +86,9 @@ def unit_rows(rows, bounds):
 
 
 def _require_some_point(matrix, offset):
-    found = scipy.optimize.linprog(
+    from scipy import optimize  # slow to import, and needed here alone
+
+    found = optimize.linprog(
         np.zeros(matrix.shape[1]), A_ub=matrix, b_ub=offset, bounds=(None, None)
     )
     if found.status == 2:

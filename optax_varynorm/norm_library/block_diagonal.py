@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _blocks, _precision
+from optax_varynorm._empty import nothing, size_of
 from optax_varynorm.norm_library.full_matrix import full_matrix_norm
 from optax_varynorm.norms import InverseMatrix, Reading, VaryingNorm
 
@@ -71,6 +72,8 @@ def block_diagonal_norm(
             blocks = _blocks.Blocks.of_leaves(params, largest_block)
         else:
             blocks = _blocks.Blocks.of_sizes(params, block_sizes)
+        if not size_of(params):
+            return nothing()
         stacks = blocks.stack(ravel_pytree(params)[0])
         return BlockDiagonalState(blocks, tuple(map(jax.vmap(norm.init), stacks)))
 
@@ -78,7 +81,7 @@ def block_diagonal_norm(
         """The vectors that a function of a block's state and vector returns, as a tree."""
 
         def mapped(state, tree):
-            if not state.block_states:
+            if not size_of(tree):
                 return tree
             flat, unravel = ravel_pytree(tree)
             stacks = map(jax.vmap(function), state.block_states, state.blocks.stack(flat))
@@ -90,11 +93,11 @@ def block_diagonal_norm(
         flat, unravel = ravel_pytree(gradient)
         usable = _precision.is_usable(_precision.inner(flat, flat))
         flat = jnp.where(usable, flat, 0)
+        if not flat.size:
+            return Reading(gradient, gradient, jnp.zeros((), flat.dtype), usable, ())
         readings = tuple(map(jax.vmap(norm.measure), state.block_states, state.blocks.stack(flat)))
         squares = [jnp.sum(reading.squared_dual_norm) for reading in readings]
-        known = flat
-        if readings:
-            known = state.blocks.unstack(tuple(reading.known for reading in readings))
+        known = state.blocks.unstack(tuple(reading.known for reading in readings))
         return Reading(
             unravel(flat),
             unravel(known),
@@ -104,6 +107,8 @@ def block_diagonal_norm(
         )
 
     def grow(state, reading):
+        if not reading.product:
+            return state
         pairs = zip(state.block_states, reading.product, strict=True)
         return dataclasses.replace(
             state, block_states=tuple(jax.vmap(norm.grow)(*pair) for pair in pairs)
@@ -111,6 +116,8 @@ def block_diagonal_norm(
 
     def announce(state, features):
         assert norm.announce is not None
+        if not size_of(features):
+            return state
         stacks = state.blocks.stack(ravel_pytree(features)[0])
         grown = map(jax.vmap(norm.announce), state.block_states, stacks)
         return dataclasses.replace(state, block_states=tuple(grown))
@@ -118,9 +125,9 @@ def block_diagonal_norm(
     def inverse(state):
         assert norm.inverse is not None
         inverse_of = norm.inverse
-        positions = state.blocks.positions()
-        if not positions:
+        if not isinstance(state, BlockDiagonalState):
             return jnp.zeros((0,))
+        positions = state.blocks.positions()
 
         def of_block(block_state):
             """The inverse as an array, whichever form it has."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
+from optax_varynorm._empty import nothing
 from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.reductions.anchored import AnchoredState, anchored
 
@@ -19,7 +20,7 @@ SAMPLES = 64
 
 class GroundedState(NamedTuple):
     """Attributes:
-    left_at: some entries of each leaf of the parameters in the last round.
+    left_at: some entries of each leaf of the parameters in the last round, in tree order.
     was_sent: for each leaf, whether the updates would have moved any of them.
     grounded_learner_state: state of the learner.
     """
@@ -57,9 +58,11 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
         return narrow if any(jnp.finfo(dtype).bits < 32 for dtype in dtypes) else wide
 
     def init(params):
+        _precision.working_dtype(params)  # refuses what is no real number
+        leaves = jax.tree.leaves(params)
         return GroundedState(
-            left_at=jax.tree.map(_sample, params),
-            was_sent=jax.tree.map(lambda leaf: jnp.zeros((), bool), params),
+            left_at=[_sample(leaf) for leaf in leaves] or nothing(),
+            was_sent=[jnp.zeros((), bool) for _ in leaves] or nothing(),
             grounded_learner_state=for_dtypes_of(params).init(params),
         )
 
@@ -70,18 +73,24 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
                 "`update(gradients, state, params)`."
             )
         _precision.check_shapes("the optimizer", updates, params)
-        here = jax.tree.map(_sample, params)
-
-        def hear(gradient, was_sent, before, here):
-            stayed = was_sent & jnp.all(here == before)
-            return jnp.where(stayed, HEARD, 1).astype(jnp.result_type(gradient)) * gradient
-
-        heard = jax.tree.map(hear, updates, state.was_sent, state.left_at, here)
+        leaves, structure = jax.tree.flatten(updates)
+        if not leaves:
+            return updates, state
+        here = [_sample(leaf) for leaf in jax.tree.leaves(params)]
+        heard = [
+            jnp.where(was_sent & jnp.all(old == new), HEARD, 1).astype(jnp.result_type(leaf)) * leaf
+            for leaf, was_sent, old, new in zip(
+                leaves, state.was_sent, state.left_at, here, strict=True
+            )
+        ]
         step, learner_state = for_dtypes_of(params).update(
-            heard, state.grounded_learner_state, params, **extra_args
+            jax.tree.unflatten(structure, heard),
+            state.grounded_learner_state,
+            params,
+            **extra_args,
         )
-        there = jax.tree.map(_sample, optax.apply_updates(params, step))
-        was_sent = jax.tree.map(lambda old, new: jnp.any(old != new), here, there)
+        there = jax.tree.leaves(optax.apply_updates(params, step))
+        was_sent = [jnp.any(old != _sample(new)) for old, new in zip(here, there, strict=True)]
         return step, GroundedState(here, was_sent, learner_state)
 
     def slack(state, comparator, *geometry):

@@ -7,6 +7,7 @@ from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
 from optax_varynorm._blocks import Blocks, require_largest
+from optax_varynorm._empty import nothing, size_of
 from optax_varynorm.certificates.certified import Certified, slack_of
 
 
@@ -43,6 +44,8 @@ def per_block(
         return Blocks.of_leaves(tree, largest_block).stack(ravel_pytree(tree)[0])
 
     def init(params):
+        if not size_of(params):
+            return nothing()
         return tuple(map(jax.vmap(learner.init), stack(params)))
 
     def update(updates, state, params, *, geometry=None, **extra_args):
