@@ -8,7 +8,7 @@ taken within a turn.
 * ``rank-one``: for each of the 100 blocks, ``u = P g`` and ``P - outer(u, u) / (1 + <g, u>)``, all
   in one program: what any learner with these matrices must do, and nothing else.
 * ``norm``: a round of ``block_diagonal_norm``: the dual norm of the gradient, the norm's growth
-  and the leader.
+  and the dual point of the gradients' sum.
 * ``one bettor``: a round of Algorithm 1 in that norm, with the leaves made one flat vector by
   ``optax.flatten`` (which spares the other layers a hundred small operations each).
 * ``one bettor, tree``: the same without ``optax.flatten``.
@@ -53,12 +53,14 @@ def rank_one(blocks, size):
 def norm_alone(blocks, size):
     norm = vn.block_diagonal_norm()
 
-    def play_round(state, gradient):
-        length = vn.dual_norm(norm, state, gradient)
-        state = norm.observe_gradient(state, gradient, jnp.float32(1))
-        return state, length + norm.leader(state)[0]
+    def play_round(carry, gradient):
+        state, total = carry
+        reading = norm.measure(state, gradient)
+        state, total = norm.grow(state, reading), optax.tree.add(total, gradient)
+        point = norm.to_primal(state, total)
+        return (state, total), reading.squared_dual_norm + point[0][0]
 
-    return play_round, norm.init(zeros(blocks, size))
+    return play_round, (norm.init(zeros(blocks, size)), zeros(blocks, size))
 
 
 def whole_round(optimizer, blocks, size):

@@ -77,11 +77,13 @@ def record(name: str, d: int, stream: str, dtype, seed: int = 0):
     play = jax.jit(lambda carry, example: step(carry, example)[0])
     kept = []
     for example in zip(rows[most:], targets[most:], strict=True):
-        before = carry[1].learner_state.projection_multipliers
+        before = optax.tree.get(carry[1], "projection_multipliers")
         carry = play(carry, example)
-        norm_state, project = carry[1].norm_state, carry[1].learner_state
-        if not np.array_equal(project.unprojected, project.projected):
-            kept.append((norm_state, project.unprojected, before))
+        norm_state, unprojected, projected = (
+            optax.tree.get(carry[1], name) for name in ("norm_state", "unprojected", "projected")
+        )
+        if not np.array_equal(unprojected, projected):
+            kept.append((norm_state, unprojected, before))
         if len(kept) == KEPT:
             break
     if len(kept) < KEPT:
@@ -91,7 +93,7 @@ def record(name: str, d: int, stream: str, dtype, seed: int = 0):
 
 def matrices_of(states):
     norm = vn.full_matrix_norm(1.0)
-    return jax.jit(jax.vmap(lambda state: norm.inverse_matrix(state).block(None)))(states)
+    return jax.jit(jax.vmap(lambda state: norm.inverse(state).block(None)))(states)
 
 
 def in_turn(function, cases, times):

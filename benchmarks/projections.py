@@ -41,12 +41,19 @@ def sets(dimension):
 
 def matrix_norm():
     """A quadratic norm whose state is the inverse of its matrix."""
-    return vn.VaryingNorm(
+
+    def inverse_matrix(inverse):
+        def block(indices):
+            return inverse if indices is None else inverse[indices][:, indices]
+
+        return vn.InverseMatrix(jnp.diagonal(inverse), block)
+
+    return vn.simple_norm(
         init=lambda params: jnp.eye(params.size),
         observe_gradient=lambda state, gradient: state,
         to_dual=jnp.linalg.solve,
         to_primal=lambda inverse, gradient: inverse @ gradient,
-        eigenbasis=lambda inverse: vn.Eigenbasis(*jnp.linalg.eigh(inverse)),
+        inverse=inverse_matrix,
     )
 
 

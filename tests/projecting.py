@@ -18,14 +18,19 @@ def _times(matrix, tree):
     return unravel(matrix @ flat)
 
 
-matrix_norm = vn.VaryingNorm(
+def _inverse_matrix(inverse):
+    def block(indices):
+        return inverse if indices is None else inverse[indices][:, indices]
+
+    return vn.InverseMatrix(jnp.diagonal(inverse), block)
+
+
+matrix_norm = vn.simple_norm(
     init=lambda params: jnp.eye(params.size, dtype=params.dtype),
     observe_gradient=lambda state, gradient: state,
     to_dual=lambda inverse, point: _times(jnp.linalg.inv(inverse), point),
     to_primal=_times,
-    eigenbasis=lambda inverse: vn.Eigenbasis(
-        1 / jnp.linalg.eigh(inverse)[0], jnp.linalg.eigh(inverse)[1]
-    ),
+    inverse=_inverse_matrix,
 )
 
 

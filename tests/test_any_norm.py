@@ -103,7 +103,7 @@ def test_a_sum_and_blocks_combine_in_a_batch(x64):
     alone = play(optimizer, streams[1], jnp.zeros(4, jnp.float64))
     np.testing.assert_allclose(batch.points[1], alone.points, rtol=1e-8, atol=1e-10)
     for comparator in jnp.asarray(stream("random", 3, 4)):
-        bound = vn.regret_bound(alone.final_state, comparator)
+        bound = vn.regret_bound(optimizer, alone.final_state, comparator)
         assert vn.regret(alone.final_state, comparator) <= bound
 
 
@@ -115,7 +115,7 @@ def test_a_sum_with_p_near_one_is_solved_in_float32(p):
     state = norm.init(jnp.zeros(20))
     observe = jax.jit(norm.observe_gradient)
     for gradient in jnp.asarray(gradients, jnp.float32):
-        state = observe(state, gradient, jnp.float32(1))
+        state = observe(state, gradient)
     assert observe._cache_size() == 1
     assert state.largest_solver_residual < 1e-4
     with jax.enable_x64(True):
@@ -137,8 +137,8 @@ def test_a_solution_that_was_not_found_shows():
     state, residuals = norm.init(jnp.zeros(30)), []
     for gradient in jnp.asarray(stream("random", 20, 30), jnp.float32):
         state = norm.observe_gradient(state, gradient)
-        missed = norm.to_dual(state, state.solved_leader) - state.received_sum
-        residuals.append(jnp.linalg.norm(missed) / jnp.linalg.norm(state.received_sum))
+        missed = norm.to_dual(state, state.solved_leader) - state.seen_sum
+        residuals.append(jnp.linalg.norm(missed) / jnp.linalg.norm(state.seen_sum))
         np.testing.assert_allclose(state.solver_residual, residuals[-1], rtol=1e-2, atol=1e-5)
     assert max(residuals) > 0.01
     np.testing.assert_allclose(state.largest_solver_residual, max(residuals), rtol=1e-2)
@@ -162,7 +162,7 @@ def test_a_custom_norm_must_say_how_strongly_convex_it_is():
 def of_square(square, sigma=1.0, observe=lambda state, g: state):
     """A norm that knows its ``to_dual`` only."""
     to_dual = jax.grad(lambda x, state: square(state, x) / 2)
-    return vn.VaryingNorm(
+    return vn.simple_norm(
         init=lambda params: jnp.ones((), params.dtype),
         observe_gradient=observe,
         to_dual=lambda state, x: to_dual(x, state),
@@ -218,7 +218,7 @@ def test_the_papers_norm_of_features_is_not_strongly_convex():
     features = jnp.asarray(stream("random", 4, 3, seed=1), jnp.float32)
     norm = vn.max_feature_norm(capacity=4)
     with pytest.raises(ValueError, match="Not 1-strongly convex"):
-        vn.check_norm(norm._replace(has_proof=True), gradients, features, samples=64)
+        vn.check_norm(norm._replace(strong_convexity=1.0), gradients, features, samples=64)
 
 
 def test_features_belong_to_norms_that_observe_them():

@@ -58,7 +58,9 @@ def program(norm):
     )
 
     def measure(before, state, x, y, p):
-        known = norm.known_part or (lambda state, point: point)
+        def known(state, point):
+            return norm.measure(state, point).known
+
         seen = known(before, x)
         x, y = known(state, x), known(state, y)
 
@@ -66,7 +68,7 @@ def program(norm):
             return vn.primal_norm(norm, of, point)
 
         growth = {"before": length(seen, before), "after": length(seen)}
-        if not norm.has_proof:
+        if norm.strong_convexity is None:
             return growth
         dual = norm.to_dual(state, x)
         aligned = norm.to_primal(state, y)
@@ -94,7 +96,7 @@ def program(norm):
         def play_round(carry, seen):
             params, state = carry
             gradient, now, after = seen
-            told = {"features": now, "next_features": after} if norm.observe_features else {}
+            told = {"features": now, "next_features": after} if norm.announce else {}
             updates, grown = optimizer.update(gradient, state, params, **told)
             record = measure(norm_state(state), norm_state(grown), x, y, p)
             return (optax.apply_updates(params, updates), grown), record
@@ -103,8 +105,9 @@ def program(norm):
         carry, records = jax.lax.scan(
             play_round, (start, optimizer.init(start)), (gradients, features, following)
         )
-        bound = vn.regret_bound(carry[1], x) if norm.has_proof else jnp.inf
-        return records, vn.regret(carry[1], x), bound
+        if norm.strong_convexity is None:
+            return records, vn.regret(carry[1], x), jnp.inf
+        return records, vn.regret(carry[1], x), vn.regret_bound(optimizer, carry[1], x)
 
     return run
 
@@ -123,7 +126,7 @@ def test_norms_keep_their_promises_on_any_stream(norm, features, slopes, x, y, p
 
     at_most(record["before"], record["after"])
     at_most(regret, bound)
-    if not norm.has_proof:
+    if norm.strong_convexity is None:
         return  # not strongly convex, and one in the span of the features only
     close = {"rtol": 1e-6, "atol": 1e-9}
     at_most(record["pairing"], record["limit"])

@@ -1,4 +1,4 @@
-"""The growing inverse: as accurate as a dense solve, in one read of the matrix a round."""
+"""The growing inverse: as accurate as a dense solve, in two reads of the matrix a round."""
 
 import functools
 import re
@@ -60,8 +60,10 @@ def test_the_inverse_lasts_a_hundred_thousand_rounds_in_float32(kind):
     rounded = parts[0] - parts[2].T @ parts[2]
     assert np.linalg.norm(root @ rounded @ root - np.eye(dimension), 2) < 1e-2
 
-    leader = np.linalg.solve(matrix, np.sum(exact, axis=0))
-    error = np.linalg.norm(root @ (np.asarray(state.leader) - leader))
+    total = np.sum(exact, axis=0)
+    leader = np.linalg.solve(matrix, total)
+    ours = growing_inverse.times(state, jnp.asarray(total, jnp.float32))
+    error = np.linalg.norm(root @ (np.asarray(ours) - leader))
     assert error < 1e-3 * np.linalg.norm(root @ leader)
     probes = jnp.asarray(np.random.default_rng(0).normal(size=(100, dimension)), jnp.float32)
     squares = jax.vmap(lambda g: g @ growing_inverse.times(state, g))(probes)
@@ -115,7 +117,6 @@ def test_flushed_or_not_the_inverse_is_the_same(x64, dimension):
         np.testing.assert_allclose(
             growing_inverse.times(state, jnp.asarray(gradient)), inverse @ gradient, atol=1e-12
         )
-    np.testing.assert_allclose(state.leader, inverse @ np.sum(gradients, axis=0), atol=1e-12)
 
 
 A_PRODUCT = ["200,1", "33,1", "1,200"]
@@ -125,20 +126,20 @@ A_FLUSH = ["200,200"]
 @pytest.mark.parametrize(
     ("optimizer", "expected"),
     [
-        (vn.full_matrix(lipschitz=1.0), A_PRODUCT + A_FLUSH),
+        (vn.full_matrix(lipschitz=1.0), 2 * A_PRODUCT + A_FLUSH),
         # One more product in the rare loop that starts the matrix, or a coordinate, afresh.
         (
             vn.with_varying_norm(
                 vn.full_matrix_norm(None), vn.scale_by_coin_betting(vn.ftrl_step())
             ),
-            2 * A_PRODUCT + A_FLUSH,
+            3 * A_PRODUCT + A_FLUSH,
         ),
-        (vn.full_matrix(), 2 * A_PRODUCT + 2 * A_FLUSH),
+        (vn.full_matrix(), 3 * A_PRODUCT + 2 * A_FLUSH),
     ],
     ids=["known", "isotropic", "coordinate"],
 )
-def test_a_round_reads_the_matrix_once(optimizer, expected):
-    """The compiled round multiplies one 200 x 200 matrix with one vector, outside of loops."""
+def test_a_round_reads_the_matrix_twice(optimizer, expected):
+    """Outside of loops the compiled round multiplies the gradient with it, and then the sum."""
     params = {"a": jnp.zeros(50), "b": jnp.zeros(150)}
     compiled = jax.jit(optimizer.update).lower(params, optimizer.init(params), params).compile()
     products = re.findall(r"= f32\[([\d,]+)\]\S* dot\(", compiled.as_text())
@@ -246,12 +247,12 @@ def check_leader(norm, game, ftrl_states):
 def test_the_matrix_with_waiting_terms_is_what_products_are_with(dimension):
     """However many wait, alone and in a batch."""
     rng = np.random.default_rng(dimension)
-    inverse = growing_inverse.scaled_identity(jnp.asarray(0.5), jnp.zeros(dimension))
+    inverse = growing_inverse.scaled_identity(jnp.asarray(0.5), dimension)
     states = []
     for _ in range(growing_inverse.pending_capacity(dimension) + 3):
         vector = jnp.asarray(rng.normal(size=dimension), jnp.float32)
         primal = growing_inverse.times(inverse, vector)
-        inverse = growing_inverse.grow(inverse, vector, primal, jnp.asarray(1.0))
+        inverse = growing_inverse.grow(inverse, vector, primal)
         states.append(inverse)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     whole = functools.partial(growing_inverse.block, indices=None)

@@ -212,39 +212,49 @@ def test_the_matrix_by_coordinates_is_the_literal_one(kind, x64):
         lambda state: jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(6, dtype=float))
     )
     for count, gradient in enumerate(gradients, 1):
-        state = observe(state, jnp.asarray(gradient), jnp.asarray(1.0))
+        state = observe(state, jnp.asarray(gradient))
         expected = literal_matrix(gradients[:count])
         matrix = as_matrix(state)
         scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
         error = np.abs(matrix - expected) / np.where(scale > 0, scale, 1)
         assert np.max(error) < 1e-5, count
-    leader = norm.leader(state)
-    received = jnp.asarray(received_sum(gradients))
-    np.testing.assert_allclose(
-        leader, norm.to_primal(state, received), atol=1e-8 * np.max(np.abs(leader))
-    )
+    total = np.sum(gradients, axis=0)
+    known = np.any(gradients != 0, axis=0)
+    primal = norm.to_primal(state, jnp.asarray(total))
+    exact = np.zeros(6)
+    exact[known] = np.linalg.solve(expected[np.ix_(known, known)], total[known])
+    np.testing.assert_allclose(primal, exact, atol=1e-5 * np.max(np.abs(exact)))
 
 
-def received_sum(gradients):
+def heard_sum(gradients):
     """Every gradient but the first nonzero one of each coordinate."""
     first = np.cumsum(gradients != 0, axis=0) <= 1
     return np.sum(np.where(first, 0, gradients), axis=0)
 
 
+def test_a_learner_hears_all_of_a_coordinate_but_its_first_gradient(x64):
+    norm = vn.full_matrix_norm(None, start="coordinate")
+    rng = np.random.default_rng(1)
+    gradients = rng.normal(size=(60, 6)) * (rng.random((60, 6)) < 0.15)
+    optimizer = vn.with_varying_norm(norm, vn.ftrl_step(), clip=False)
+    ftrl = play(optimizer, jnp.asarray(gradients), jnp.zeros(6)).final_state.learner_state
+    np.testing.assert_allclose(ftrl.gradient_sum, heard_sum(gradients), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("root", [False, True])
-def test_the_leader_survives_a_new_start(root, x64):
-    """Carried from round to round, it is the inverse times the sum that the learner received."""
+def test_the_direction_is_that_of_the_sum_after_a_new_start(root, x64):
     norm = vn.full_matrix_root_norm(None) if root else vn.full_matrix_norm(None)
     rng = np.random.default_rng(2)
     gradients = rng.normal(size=(60, 6))
     gradients[20:] *= 1e4
     game = play(learner(norm), jnp.asarray(gradients), jnp.zeros(6))
     state = jax.tree.map(jnp.asarray, game.final_state)
-    total = state.learner_state.direction_state.gradient_sum
-    np.testing.assert_allclose(
-        norm.leader(state.norm_state), norm.to_primal(state.norm_state, total), rtol=1e-9
-    )
     assert state.norm_state.unit > 1e3
+    direction, ftrl = state.learner_state.direction, state.learner_state.direction_state
+    primal = norm.to_primal(state.norm_state, ftrl.gradient_sum)
+    vertex = np.sqrt(0.5) / np.sqrt(1 + ftrl.squared_dual_norm_sum)
+    factor = min(vertex, 1 / np.sqrt(ftrl.gradient_sum @ primal))
+    np.testing.assert_allclose(direction, -factor * primal, rtol=1e-9)
 
 
 @pytest.mark.slow
