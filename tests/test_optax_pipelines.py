@@ -166,9 +166,15 @@ def test_derivatives_through_the_optimizer_are_finite(make):
 def test_state_leaves_like_parameters_are_found(make):
     optimizer = make()
     state = optimizer.init(PARAMS)
-    marked = optax.tree.map_params(optimizer, lambda leaf: leaf + 1, state)
-    np.testing.assert_allclose(optax.tree.get(marked, "origin")["a"], PARAMS["a"] + 1, rtol=1e-6)
+
+    def mark(leaf, param):
+        assert leaf.shape == param.shape
+        return leaf + 1
+
+    marked = optax.tree.map_params(optimizer, mark, state, PARAMS)
+    np.testing.assert_array_equal(optax.tree.get(marked, "gradient_sum")["a"], 1)
     # The matrix and the counters are not shaped like the parameters.
+    marked, state = marked.grounded_learner_state, state.grounded_learner_state
     if isinstance(state.norm_state, vn.GrowingInverse):
         chex.assert_trees_all_equal(marked.norm_state, state.norm_state)
     chex.assert_trees_all_equal(marked.skipped_rounds, state.skipped_rounds)
@@ -177,8 +183,8 @@ def test_state_leaves_like_parameters_are_found(make):
 @every_optimizer
 def test_state_fields_have_one_name_each(make):
     state = make().init(PARAMS)
-    names = ["norm_state", "skipped_rounds", "clipped_rounds", "origin", "direction", "scale"]
-    names += ["gradient_sum", "squared_dual_norm_sum", "log_wealth", "bet_fraction"]
+    names = ["left_at", "norm_state", "skipped_rounds", "clipped_rounds", "direction", "scale"]
+    names += ["charged", "gradient_sum", "squared_dual_norm_sum", "log_wealth", "bet_fraction"]
     for name in names:
         assert len(optax.tree.get_all_with_path(state, name)) == 1, name
 
@@ -256,9 +262,10 @@ def test_every_float_type_is_learned_in(make, dtype):
         params = jax.tree.map(lambda leaf: leaf.astype(dtype), PARAMS)
         learned, state, losses = train(make(), params)
         assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(learned))
+        assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(state.left_at))
         floats = [
             leaf.dtype
-            for leaf in jax.tree.leaves(state)
+            for leaf in jax.tree.leaves(state.grounded_learner_state)
             if jnp.issubdtype(leaf.dtype, jnp.floating)
         ]
         assert all(kind == ("float64" if dtype == "float64" else "float32") for kind in floats)

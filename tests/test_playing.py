@@ -78,11 +78,11 @@ def test_the_history_is_what_a_python_loop_writes_down(x64):
         regret.append(regret[-1] + float(gradient @ (params - COMPARATOR)))
         updates, state = optimizer.update(jnp.asarray(gradient), state, params)
         params = optax.apply_updates(params, updates)
-        layer = state.tracked_learner_state
+        layer = state.tracked_learner_state.grounded_learner_state
         wealth.append(np.exp(layer.learner_state.scale_state.log_wealth))
         clipped.append(int(layer.clipped_rounds))
         if number in (15, 30, 37):
-            bound.append(vn.regret_bound(state, jnp.asarray(COMPARATOR)))
+            bound.append(vn.regret_bound(optimizer, state, jnp.asarray(COMPARATOR)))
 
     game = vn.play(
         optimizer,
@@ -187,9 +187,10 @@ def test_settings_by_seeds_are_all_the_single_games(x64):
             examples = draw(jax.random.key(seed))
             one = vn.play(optimizer, absolute_loss, examples, start, 20, comparator=comparator)
             assert_same_game(many, (setting, seed), one)
+            state = jax.tree.map(lambda leaf, i=(setting, seed): leaf[i], many.state)
+            bound = vn.regret_bound(optimizer, state, comparator)
+            np.testing.assert_allclose(bound, many.history.bound[setting, seed, -1])
     assert np.all(many.history.regret[..., -1] <= many.history.bound[..., -1])
-    with pytest.raises(ValueError, match=r"game\.history\.bound"):
-        vn.regret_bound(jax.tree.map(lambda leaf: leaf[0, 0], many.state), comparator)
 
 
 def test_without_seeds_the_stream_stays_in_order():
