@@ -12,7 +12,7 @@ from optax_varynorm.certificates.certified import (
     DirectionBound,
     NoRegretBoundError,
 )
-from optax_varynorm.norms import Geometry, primal_norm, require_geometry, squared_dual_norm
+from optax_varynorm.norms import Geometry, primal_norm, require_geometry
 
 
 class FTRLState(NamedTuple):
@@ -67,7 +67,10 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm_of(updates)
 
         leader = norm.to_primal(after, gradient_sum)
-        squared_length = squared_dual_norm(norm, after, gradient_sum)
+        if norm.squared_dual_norm is None:
+            squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
+        else:
+            squared_length = norm.squared_dual_norm(after, gradient_sum)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
         is_known = squared_length > 0  # else the leader is zero, or rounding has eaten it
         factor = jnp.minimum(

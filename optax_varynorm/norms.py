@@ -36,6 +36,7 @@ class Reading(NamedTuple):
       squared_dual_norm: :math:`\|\cdot\|_{t-1,\star}^2` of the known part.
       usable: whether the gradient is finite, and sums of squares of its like are.
       product: what the norm computed on the way and needs to grow; its own business.
+      share: how much of the known part the learner receives, once that is decided.
     """
 
     gradient: optax.Updates
@@ -43,6 +44,7 @@ class Reading(NamedTuple):
     squared_dual_norm: jax.Array
     usable: jax.Array
     product: Any = None
+    share: Any = 1.0
 
 
 class VaryingNorm(NamedTuple):

@@ -18,11 +18,13 @@ class FeatureCoverState(NamedTuple):
     """Attributes, all flat:
     coordinates: how features become vectors without units.
     weights: the diagonal of the matrix, in these coordinates.
+    received_sum: the sum of the gradients that the learner received, in the parameters' units.
     inverse: the inverse of the matrix, in these coordinates.
     """
 
     coordinates: Any
     weights: jax.Array
+    received_sum: jax.Array
     inverse: GrowingInverse
 
 
@@ -61,7 +63,8 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         return FeatureCoverState(
             coordinates=first_coordinates(flat),
             weights=jnp.zeros_like(flat),
-            inverse=growing_inverse.scaled_identity(jnp.ones((), flat.dtype), flat.size),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing_inverse.scaled_identity(jnp.ones((), flat.dtype), jnp.zeros_like(flat)),
         )
 
     def cover(state, flat):
@@ -92,18 +95,26 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         vector = state.coordinates.times(known)
         primal = growing_inverse.times(state.inverse, vector)
         square = jnp.maximum(_precision.dot(vector, primal), 0)
-        return Reading(unravel(flat), unravel(known), square, usable, (vector, primal))
+        return Reading(unravel(flat), unravel(known), square, usable, (known, vector, primal))
 
     def grow(state, reading):
-        vector, primal = reading.product
+        known, vector, primal = reading.product
+        share = jnp.asarray(reading.share, known.dtype)
         return state._replace(
             weights=state.weights + vector**2,
-            inverse=growing_inverse.grow(state.inverse, vector, primal),
+            received_sum=state.received_sum + share * known,
+            inverse=growing_inverse.grow(state.inverse, vector, primal, share),
         )
 
     def to_primal(state, gradient):
+        """Of the sum that the learner received it is known."""
         flat, unravel = ravel_pytree(gradient)
-        primal = growing_inverse.times(state.inverse, state.coordinates.times(flat))
+
+        def product(_, flat):
+            return growing_inverse.times(state.inverse, state.coordinates.times(flat))
+
+        is_another = jnp.any(flat != state.received_sum)
+        primal = rarely(is_another, product, state.inverse.leader, flat)
         return unravel(state.coordinates.transposed_times(primal))
 
     def to_dual(state, point):
@@ -139,6 +150,12 @@ def _restart_coordinate(carry):
     restarted = FeatureCoverState(
         coordinates=coordinates,
         weights=jnp.where(at_index, 1, state.weights),
-        inverse=growing_inverse.restart_coordinate(state.inverse, index),
+        received_sum=state.received_sum,
+        inverse=growing_inverse.restart_coordinate(
+            state.inverse,
+            index,
+            coordinates.times(state.received_sum)[index],
+            1 / growing_inverse.INFLATION,
+        ),
     )
     return restarted, flat, *_measure(restarted, flat)

@@ -49,9 +49,9 @@ def full_matrix_norm(lipschitz=1.0, start: str = "isotropic") -> VaryingNorm:
 
 
 def _inverse(lipschitz, times=1) -> Growing:
-    def start(dimension, dtype):
-        value = 1 / (times * jnp.asarray(lipschitz, dtype) ** 2)
-        return growing_inverse.scaled_identity(value, dimension)
+    def start(received_sum):
+        value = 1 / (times * jnp.asarray(lipschitz, received_sum.dtype) ** 2)
+        return growing_inverse.scaled_identity(value, received_sum)
 
     return Growing(
         start,
@@ -61,5 +61,6 @@ def _inverse(lipschitz, times=1) -> Growing:
         dense=growing_inverse.dense,
         block=growing_inverse.block,
         diagonal=lambda inverse: inverse.diagonal,
+        leader=lambda inverse: inverse.leader,
         growth=lambda squares: 1 + squares,
     )

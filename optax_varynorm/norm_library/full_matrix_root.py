@@ -1,6 +1,5 @@
 """The AdaGrad-style full-matrix norm of ``thm:adagrad``."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -81,9 +80,9 @@ def _inverse_root(lipschitz) -> Growing:
         shifts, _ = _inverse_root_quadrature(*ACCURACY[jnp.dtype(dtype)])
         return jnp.asarray(1 + shifts, dtype) * jnp.asarray(lipschitz, dtype) ** 2
 
-    def start(dimension, dtype):
-        identity = functools.partial(growing_inverse.scaled_identity, dimension=dimension)
-        return jax.vmap(identity)(1 / start_values(dtype))
+    def start(received_sum):
+        values = 1 / start_values(received_sum.dtype)
+        return jax.vmap(growing_inverse.scaled_identity, in_axes=(0, None))(values, received_sum)
 
     return Growing(
         start,
@@ -95,11 +94,12 @@ def _inverse_root(lipschitz) -> Growing:
             jax.vmap(growing_inverse.block, in_axes=(0, None))(inverse, indices)
         ),
         diagonal=lambda inverse: weighted(inverse.diagonal),
+        leader=lambda inverse: weighted(inverse.leader),
         growth=lambda squares: 1 / weighted(1 / (squares + start_values(squares.dtype))),
     )
 
 
-_grow_each = jax.vmap(growing_inverse.grow, in_axes=(0, None, 0))
+_grow_each = jax.vmap(growing_inverse.grow, in_axes=(0, None, 0, None, None))
 _times_each = jax.vmap(growing_inverse.times, in_axes=(0, None))
 
 

@@ -4,7 +4,7 @@ With :math:`A \leftarrow A + g g^\top` and :math:`P = A^{-1}`, Sherman and Morri
 
 .. math:: u = P g, \qquad r = \frac{1}{1 + \langle g, u\rangle}, \qquad P \leftarrow P - r u u^\top.
 
-Two things make it fast and lasting:
+Three things make it fast and lasting:
 
 * **Delay.** The terms :math:`\sqrt r u` wait in a buffer of ``K`` rows ``U``, so
   :math:`P g = M g - U^\top (U g)`, and one matrix product every ``K`` rounds moves them into ``M``.
@@ -12,11 +12,14 @@ Two things make it fast and lasting:
 * **Compensation.** What ``M - U^T U`` loses to rounding is kept beside ``M`` and added back at the
   next flush. Rounding errors of a repeated update would otherwise add up until float32 knows
   nothing of the directions in which ``A`` is large.
+* **A leader.** :math:`p = P\theta` follows a sum :math:`\theta` of the gradients without reading
+  the matrix: when :math:`\theta \leftarrow \theta + c g`, it becomes
+  :math:`p + r u (c - \langle g, p\rangle)`.
 """
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +58,7 @@ class GrowingInverse(NamedTuple):
     pending_count: how many of them are in use. It grows by one a round, whatever happens: runs side
       by side (``vmap``) then flush in the same rounds, and a flush of one costs all of them.
     diagonal: the diagonal of the inverse, waiting terms included.
+    leader: the inverse times the weighted sum of the vectors so far.
     """
 
     matrix: jax.Array
@@ -62,6 +66,7 @@ class GrowingInverse(NamedTuple):
     pending_terms: jax.Array
     pending_count: jax.Array
     diagonal: jax.Array
+    leader: jax.Array
 
 
 def pending_capacity(dimension: int) -> int:
@@ -72,8 +77,9 @@ def pending_capacity(dimension: int) -> int:
     return min(MOST_PENDING_TERMS, max(dimension // 6, min(16, dimension // 2 - 2), 1))
 
 
-def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
-    """The inverse of ``I / value``."""
+def scaled_identity(value: jax.Array, weighted_sum: jax.Array) -> GrowingInverse:
+    """The inverse of ``I / value``, with the leader of this sum."""
+    (dimension,) = weighted_sum.shape
     capacity = pending_capacity(dimension)
     return GrowingInverse(
         matrix=value * jnp.eye(dimension, dtype=value.dtype),
@@ -81,6 +87,7 @@ def scaled_identity(value: jax.Array, dimension: int) -> GrowingInverse:
         pending_terms=jnp.zeros((capacity, dimension), value.dtype),
         pending_count=jnp.zeros((), jnp.int32),
         diagonal=jnp.full((dimension,), value, value.dtype),
+        leader=value * weighted_sum,
     )
 
 
@@ -105,11 +112,20 @@ def dense(inverse: GrowingInverse) -> jax.Array:
     return inverse.matrix + (inverse.rounding - waiting)
 
 
-def restart_coordinate(inverse: GrowingInverse, index: jax.Array) -> GrowingInverse:
+def restart_coordinate(
+    inverse: GrowingInverse, index: jax.Array, leader_entry: jax.Array, factor: float
+) -> GrowingInverse:
     r"""The inverse of a matrix whose row and column ``index`` become those of the identity.
 
     Without the coordinate, the inverse is the Schur complement
-    :math:`Q_{jk} - Q_{ji} Q_{ik} / Q_{ii}`. O(d^2).
+    :math:`Q_{jk} - Q_{ji} Q_{ik} / Q_{ii}`, and a leader :math:`p = Q\theta` becomes
+    :math:`p_j - Q_{ji} p_i / Q_{ii}`. O(d^2).
+
+    Args:
+      inverse: the inverse before.
+      index: ``i``.
+      leader_entry: the leader at the coordinate afterwards.
+      factor: the change of the sum that the leader follows, elsewhere.
     """
     matrix = dense(inverse)
     pivot = jnp.maximum(inverse.diagonal[index], jnp.finfo(matrix.dtype).tiny)
@@ -120,6 +136,7 @@ def restart_coordinate(inverse: GrowingInverse, index: jax.Array) -> GrowingInve
     cross = at_index[:, None] | at_index[None, :]
     rest = jnp.where(cross, 0, matrix - jnp.outer(column, column))
     alone = rest + jnp.diag(at_index.astype(matrix.dtype))
+    leader = factor * (inverse.leader - column * (inverse.leader[index] * jax.lax.rsqrt(pivot)))
     return GrowingInverse(
         matrix=alone,
         rounding=jnp.zeros_like(inverse.rounding),
@@ -128,16 +145,27 @@ def restart_coordinate(inverse: GrowingInverse, index: jax.Array) -> GrowingInve
         diagonal=jnp.where(
             at_index, 1, jnp.maximum(jnp.diagonal(alone), inverse.diagonal - column**2)
         ),
+        leader=jnp.where(at_index, leader_entry, leader),
     )
 
 
-def grow(inverse: GrowingInverse, vector: jax.Array, primal: jax.Array) -> GrowingInverse:
+def grow(
+    inverse: GrowingInverse,
+    vector: jax.Array,
+    primal: jax.Array,
+    share: Any = 0.0,
+    fresh: jax.Array | None = None,
+) -> GrowingInverse:
     r"""The inverse after the matrix grew by the outer product of ``vector`` with itself.
 
     Args:
       inverse: the inverse before.
       vector: ``g``.
       primal: ``u``, that is ``times(inverse, vector)``: who has measured the gradient knows it.
+      share: ``c``, how much of the vector enters the sum that the leader follows.
+      fresh: ``b``, the part of the vector in coordinates that no vector touched before, which does
+        not enter that sum. There the inverse is still the identity, so the sum's new part
+        contributes :math:`c (P' g - P' b) = c\,(r (1 + \langle b, b\rangle) u - b)`.
     """
     # For a positive definite P, u_i^2 <= P_ii <g, P g> (Cauchy-Schwarz), so the new diagonal
     # P_ii - r u_i^2 is at least r P_ii. Where rounding has eaten P in the direction of g, both hold
@@ -145,8 +173,16 @@ def grow(inverse: GrowingInverse, vector: jax.Array, primal: jax.Array) -> Growi
     # with, and the inverse stays bounded.
     squared_dual_norm = jnp.maximum(_precision.dot(vector, primal), 0)
     limit = jnp.sqrt(inverse.diagonal) * _precision.root(squared_dual_norm)
+    primal = jnp.clip(primal, -limit, limit)
     shrink = 1 / (1 + squared_dual_norm)
-    term = jnp.sqrt(shrink) * jnp.clip(primal, -limit, limit)
+
+    pull = share - _precision.dot(vector, inverse.leader)
+    leader = inverse.leader
+    if fresh is not None:
+        pull = pull + share * _precision.dot(fresh, fresh)
+        leader = leader - share * fresh
+
+    term = jnp.sqrt(shrink) * primal
     waiting = GrowingInverse(
         matrix=inverse.matrix,
         rounding=inverse.rounding,
@@ -155,6 +191,7 @@ def grow(inverse: GrowingInverse, vector: jax.Array, primal: jax.Array) -> Growi
         ),
         pending_count=inverse.pending_count + 1,
         diagonal=jnp.maximum(inverse.diagonal - term**2, shrink * inverse.diagonal),
+        leader=leader + shrink * pull * primal,
     )
     return rarely_for_all(_is_full, _flush, waiting)
 
@@ -204,4 +241,5 @@ def _flush(inverse: GrowingInverse) -> GrowingInverse:
         pending_count=jnp.zeros_like(inverse.pending_count),
         # The matrix knows its diagonal best, unless rounding has eaten it.
         diagonal=jnp.maximum(jnp.diagonal(matrix), inverse.diagonal / 2),
+        leader=inverse.leader,
     )

@@ -18,41 +18,56 @@ class Growing(NamedTuple):
     """The inverse ``Q`` of a matrix that grows with flat vectors (see ``growing_inverse``).
 
     Attributes:
-      start: ``(dimension, dtype) -> inverse`` before any vector.
-      grow: ``(inverse, vector, products) -> inverse``.
+      start: ``received_sum -> inverse`` before any vector, for a learner that received this sum.
+      grow: ``(inverse, vector, products, share, fresh) -> inverse``.
       products: ``(inverse, vector) -> products``, whose ``total`` is ``Q vector``: where ``Q`` is a
         sum of inverses, the product with each of them.
       total: ``products -> Q vector``.
       dense: ``inverse -> Q``.
       block: ``(inverse, indices) ->`` these rows and columns of ``Q``, all of them if ``None``.
       diagonal: ``inverse ->`` the diagonal of ``Q``.
+      leader: ``inverse -> Q`` times the sum that the learner received.
       growth: the matrix has no eigenvalue above ``growth(s)`` when the squared lengths of its
         vectors add up to ``s``.
     """
 
-    start: Callable[[int, Any], Any]
-    grow: Callable[[Any, jax.Array, jax.Array], Any]
+    start: Callable[[jax.Array], Any]
+    grow: Callable
     products: Callable[[Any, jax.Array], jax.Array]
     total: Callable[[jax.Array], jax.Array]
     dense: Callable[[Any], jax.Array]
     block: Callable[[Any, jax.Array | None], jax.Array]
     diagonal: Callable[[Any], jax.Array]
+    leader: Callable[[Any], jax.Array]
     growth: Callable[[jax.Array], jax.Array]
 
 
+class KnownUnits(NamedTuple):
+    """Attributes:
+    received_sum: the sum of the gradients that the learner received, flat.
+    inverse: the inverse.
+    """
+
+    received_sum: jax.Array
+    inverse: Any
+
+
 def in_known_units(growing: Growing) -> VaryingNorm:
-    """The norm :math:`x^T Q^{-1} x`; its state is the inverse itself."""
+    """The norm :math:`x^T Q^{-1} x`."""
 
     def init(params):
-        flat, _ = ravel_pytree(params)
-        return growing.start(flat.size, flat.dtype)
+        zeros = jnp.zeros_like(ravel_pytree(params)[0])
+        return KnownUnits(zeros, growing.start(zeros))
 
-    def grow(state, seen: "Seen"):
-        return growing.grow(state, seen.flat, seen.products)
+    def grow(state, seen: "Seen", share):
+        return KnownUnits(
+            state.received_sum + share * seen.known,
+            growing.grow(state.inverse, seen.flat, seen.products, share, None),
+        )
 
     def scaled(state):
-        one = jnp.ones((), growing.diagonal(state).dtype)
-        return Scaled(state, one, one)
+        one = jnp.ones((), state.received_sum.dtype)
+        return Scaled(state.inverse, one, one)
 
     return _norm(growing, init, grow, scaled, lambda state: True)
 
@@ -62,12 +77,14 @@ class CoordinateUnits(NamedTuple):
     units: what each coordinate is divided by, zero until its first nonzero gradient.
     largest_squares: the square of the largest gradient of each coordinate.
     weights: the diagonal of the norm's matrix.
+    received_sum: the sum of the gradients that the learner received.
     inverse: the inverse in these units.
     """
 
     units: jax.Array
     largest_squares: jax.Array
     weights: jax.Array
+    received_sum: jax.Array
     inverse: Any
 
 
@@ -92,7 +109,8 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             units=jnp.zeros_like(flat),
             largest_squares=jnp.zeros_like(flat),
             weights=jnp.zeros_like(flat),
-            inverse=growing.start(flat.size, flat.dtype),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing.start(jnp.zeros_like(flat)),
         )
 
     def restart_coordinate(_, carry):
@@ -104,14 +122,19 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
         restarted = state._replace(
             units=units,
             weights=jnp.where(at_index, unit**2, growing_inverse.INFLATION**2 * state.weights),
-            inverse=growing_inverse.restart_coordinate(state.inverse, index),
+            inverse=growing_inverse.restart_coordinate(
+                state.inverse,
+                index,
+                state.received_sum[index] / unit,
+                1 / growing_inverse.INFLATION,
+            ),
         )
         return restarted, flat, products_of_known(restarted, flat)
 
     def products_of_known(state, flat):
         return growing.products(state.inverse, _precision.reciprocal(state.units) * flat)
 
-    def grow(state, seen: "Seen"):
+    def grow(state, seen: "Seen", share):
         flat, known = seen.flat, state.units > 0
         outgrown = known & (flat**2 > growing_inverse.OUTGROWN * state.weights)
         # As many trips as there are such coordinates, mostly none: see `_in_place.rarely`.
@@ -130,7 +153,8 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
             units=units,
             largest_squares=jnp.where(known, jnp.maximum(state.largest_squares, squares), first),
             weights=jnp.where(known, state.weights, units**2) + squares,
-            inverse=growing.grow(state.inverse, vector, products + fresh),
+            received_sum=state.received_sum + share * seen.known,
+            inverse=growing.grow(state.inverse, vector, products + fresh, share, fresh),
         )
 
     def scaled(state):
@@ -146,12 +170,14 @@ class LearnedUnit(NamedTuple):
       the last gradient that outweighed all before it.
     height: the other factor of the matrix: ``unit``, or the largest gradient's length.
     squares: the sum of the squared lengths of the gradients since then, in these units.
+    received_sum: the sum of the gradients that the learner received, flat.
     inverse: the inverse in these units.
     """
 
     unit: jax.Array
     height: jax.Array
     squares: jax.Array
+    received_sum: jax.Array
     inverse: Any
 
 
@@ -178,7 +204,8 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             unit=jnp.zeros((), flat.dtype),
             height=jnp.zeros((), flat.dtype),
             squares=jnp.zeros((), flat.dtype),
-            inverse=growing.start(flat.size, flat.dtype),
+            received_sum=jnp.zeros_like(flat),
+            inverse=growing.start(jnp.zeros_like(flat)),
         )
 
     def restart(measured, flat, length):
@@ -191,7 +218,8 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             unit=unit,
             height=height,
             squares=jnp.zeros_like(unit),
-            inverse=growing.start(flat.size, flat.dtype)._replace(
+            received_sum=state.received_sum,
+            inverse=growing.start(state.received_sum / unit)._replace(
                 pending_count=state.inverse.pending_count
             ),
         )
@@ -200,9 +228,10 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
     def products_of(state, flat):
         return growing.products(state.inverse, 1 / _or_one(state.unit) * flat)
 
-    def grow(state, seen: "Seen"):
+    def grow(state, seen: "Seen", share):
         flat = seen.flat
         length = _precision.length(flat)
+        share = jnp.where(state.unit > 0, share, 0)
         outweighs = length > state.unit * jnp.sqrt(1 + state.squares)
         state, products = rarely(outweighs, restart, (state, seen.products), flat, length)
         vector = _precision.ratio(flat, state.unit)
@@ -210,7 +239,8 @@ def in_learned_unit(growing: Growing, factor: float, follow_largest: bool) -> Va
             unit=state.unit,
             height=jnp.maximum(state.height, length) if follow_largest else state.height,
             squares=state.squares + _precision.dot(vector, vector),
-            inverse=growing.grow(state.inverse, vector, products),
+            received_sum=state.received_sum + share * seen.known,
+            inverse=growing.grow(state.inverse, vector, products, share, None),
         )
 
     def scaled(state):
@@ -257,7 +287,10 @@ def _norm(growing, init, grow, scaled, is_known) -> VaryingNorm:
         return Reading(unravel(flat), unravel(known), square, usable, seen)
 
     def grow_if_any(state, reading):
-        return grow(state, reading.product) if reading.product.flat.size else state
+        seen = reading.product
+        if not seen.flat.size:
+            return state
+        return grow(state, seen, jnp.asarray(reading.share, seen.flat.dtype))
 
     def to_dual(state, point):
         flat, unravel = ravel_pytree(point)
@@ -268,9 +301,15 @@ def _norm(growing, init, grow, scaled, is_known) -> VaryingNorm:
         return unravel(solved * _precision.reciprocal(before))
 
     def to_primal(state, gradient):
+        """Of the sum that the learner received it is known: one read of a matrix less a round."""
         flat, unravel = ravel_pytree(gradient)
         inverse, before, after = scaled(state)
-        return unravel(after * growing.total(growing.products(inverse, before * flat)))
+
+        def product(_, flat):
+            return growing.total(growing.products(inverse, before * flat))
+
+        is_another = jnp.any(flat != state.received_sum)
+        return unravel(after * rarely(is_another, product, growing.leader(inverse), flat))
 
     def inverse(state):
         inverse, before, after = scaled(state)

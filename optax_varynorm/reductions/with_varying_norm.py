@@ -84,15 +84,15 @@ def with_varying_norm(
             # The first round's features had no round before to announce them.
             before = rarely(~state.announced, norm.announce, before, features)
         reading = norm.measure(before, updates)
-        after = norm.grow(before, reading)
-        if norm.announce is not None:
-            after = norm.announce(after, next_features)
         received, squared_dual_norm = reading.known, reading.squared_dual_norm
         clipped = jnp.zeros((), bool)
         if clip:
             share, squared_dual_norm = _cut_to_one(squared_dual_norm)
             received = jax.tree.map(lambda g: share * g, received)
-            clipped = share < 1
+            reading, clipped = reading._replace(share=share), share < 1
+        after = norm.grow(before, reading)
+        if norm.announce is not None:
+            after = norm.announce(after, next_features)
         step, learner_state = learner.update(
             received,
             state.learner_state,
