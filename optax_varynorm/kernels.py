@@ -9,7 +9,6 @@ import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from optax_varynorm._batches import batched_by
-from optax_varynorm._reading import reads
 
 # What eight models of a hundred features know stays in the processor's cache, and fewer would leave
 # vector registers idle.
@@ -103,7 +102,7 @@ def _call_kernel(function, *arrays):
 
 def _call_alone(function, *arrays):
     # A kernel has no place for an array that it does not read.
-    is_read = reads(function, *arrays)
+    is_read = _reads(function, *arrays)
 
     def of_read(*read):
         rest = iter(read)
@@ -118,3 +117,13 @@ def _call_alone(function, *arrays):
     )
     with set_xla_metadata(xla_cpu_small_call="true", inlineable="false"):
         return jax.jit(of_read)(*read)
+
+
+def _reads(function, *arrays) -> list[bool]:
+    """Whether the result depends on each array. What a loop is given, it reads."""
+    jaxpr = jax.make_jaxpr(function)(*arrays).jaxpr
+    needed = {*map(id, jaxpr.outvars)}
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(map(id, equation.outvars)):
+            needed.update(map(id, equation.invars))
+    return [id(variable) in needed for variable in jaxpr.invars]

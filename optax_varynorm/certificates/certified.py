@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 import optax
 
+from optax_varynorm.norms import VaryingNorm
+
 # (state, comparator, norm, norm_state) -> an upper bound of the regret against the comparator. The
 # last two are the norm of the round that an outer layer provides, or `None`.
 RegretBound = Callable[..., jax.Array]
-# From the number of parameters to the learner that each of them has a copy of, if that is all.
-CoordinateLearner = Callable[[int], optax.GradientTransformation | None]
 
 
 class Follower(NamedTuple):
@@ -25,6 +25,18 @@ class Follower(NamedTuple):
     gradient_sum: Callable[[optax.OptState], optax.Updates]
 
 
+class CoordinateLearner(NamedTuple):
+    """What a learner of one coordinate consists of, around ``ftrl_step`` (``alg:diagscale``).
+
+    Attributes:
+      norm: of one coordinate, ``feature_size_norm(...)``.
+      scale_learner: of one coordinate, such as ``coin_betting()``.
+    """
+
+    norm: VaryingNorm
+    scale_learner: optax.GradientTransformation
+
+
 class NoRegretBoundError(ValueError):
     """Nobody has proven a bound of the regret of a learner."""
 
@@ -34,19 +46,19 @@ class CertifiedTransformation(optax.GradientTransformationExtraArgs):
 
     Layers build ``regret_bound`` from the bounds of what they wrap, so that ``track_regret`` can
     certify any composition of them by the norms and the wealth in its state. By
-    ``coordinate_learner`` one that consists of a learner a coordinate says so, and by ``follower``
-    one that need not keep its point beside the norm's state.
+    ``coordinate_learner`` one that is Algorithm 3 with so many parameters says so, and by
+    ``follower`` one that need not keep its point beside the norm's state.
     """
 
     regret_bound: RegretBound
-    coordinate_learner: CoordinateLearner
+    coordinate_learner: Callable[[int], CoordinateLearner | None]
     follower: Follower | None
 
     def __new__(
         cls,
         transformation: optax.GradientTransformation,
         regret_bound: RegretBound,
-        coordinate_learner: CoordinateLearner = lambda size: None,
+        coordinate_learner: Callable[[int], CoordinateLearner | None] = lambda size: None,
         follower: Follower | None = None,
     ):
         self = super().__new__(cls, transformation.init, transformation.update)

@@ -6,7 +6,11 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import CertifiedTransformation, regret_bound_of
+from optax_varynorm.certificates.certified import (
+    CertifiedTransformation,
+    CoordinateLearner,
+    regret_bound_of,
+)
 
 
 def per_coordinate(
@@ -53,11 +57,11 @@ def per_coordinate(
         return jnp.sum(jax.vmap(learner_bound)(state, ravel_pytree(comparator)[0]))
 
     layer = _precision.in_working_precision("per_coordinate", init, update)
-    return CertifiedTransformation(layer, regret_bound, lambda size: learner)
+    return CertifiedTransformation(layer, regret_bound)
 
 
 def coordinate_learner_of(
     optimizer: optax.GradientTransformation, size: int
-) -> optax.GradientTransformation | None:
-    """The learner that each of so many coordinates has a copy of; ``None`` if they share more."""
+) -> CoordinateLearner | None:
+    """What each of so many coordinates has a learner of its own of; ``None`` if it may be more."""
     return getattr(optimizer, "coordinate_learner", lambda size: None)(size)
