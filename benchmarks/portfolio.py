@@ -70,7 +70,7 @@ def play_varynorm(make, relatives):
         def trade(carry, day):
             _, state = carry
             # The exact iterate: positive, and of sum one.
-            portfolio = state.learner_state.projected
+            portfolio = state.grounded_learner_state.learner_state.projected
             value, gradient = jax.value_and_grad(loss)(portfolio, day)
             _, state = optimizer.update(gradient - jnp.mean(gradient), state, portfolio)
             return (portfolio, state), -value
@@ -121,8 +121,9 @@ def compare(relatives, seconds_of):
         began = time.perf_counter()
         state, growth[make.__name__] = play_varynorm(make, relatives)
         seconds_of[make.__name__] = time.perf_counter() - began
-        counts[make.__name__] = int(state.learner_state.inaccurate_projections)
-        clipped[make.__name__] = int(state.clipped_rounds)
+        layer = state.grounded_learner_state
+        counts[make.__name__] = int(layer.learner_state.inaccurate_projections)
+        clipped[make.__name__] = int(layer.clipped_rounds)
     growth["best constant portfolio in hindsight"] = best_constant(relatives)
     return growth, counts, clipped
 

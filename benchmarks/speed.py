@@ -81,7 +81,8 @@ def root_rounds(sizes, turns):
         values, vectors = np.linalg.eigh(np.eye(d) + exact.T @ exact)
         probes = np.random.default_rng(0).normal(size=(16, d))
         truth = probes @ vectors / np.sqrt(values) @ vectors.T
-        to_primal = functools.partial(vn.full_matrix_root_norm().to_primal, carry[1].norm_state)
+        norm_state = optax.tree.get(carry[1], "norm_state")
+        to_primal = functools.partial(vn.full_matrix_root_norm().to_primal, norm_state)
         ours = jax.vmap(to_primal)(jnp.asarray(probes, jnp.float32))
         values32, vectors32 = jnp.linalg.eigh(jnp.eye(d) + g.T @ g)
         theirs = jnp.asarray(probes, jnp.float32) @ vectors32 / jnp.sqrt(values32) @ vectors32.T

@@ -64,7 +64,8 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         geometry = require_geometry("ftrl_step", geometry)
         norm, after = geometry.norm, geometry.after
         gradient_sum = optax.tree.add(state.gradient_sum, updates)
-        squared_sum = state.squared_dual_norm_sum + geometry.squared_dual_norm_of(updates)
+        square = geometry.squared_dual_norm_of(updates)
+        squared_sum = state.squared_dual_norm_sum + square
 
         leader = norm.to_primal(after, gradient_sum)
         if norm.squared_dual_norm is None:
@@ -79,12 +80,10 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         )
         factor = jnp.where(is_known, factor, 0)
         step = jax.tree.map(lambda p, x: -factor * p - x, leader, params)
-        ulp = float(jnp.finfo(squared_sum.dtype).eps)
-        return step, FTRLState(
-            gradient_sum,
-            squared_sum,
-            state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length)),
-        )
+        # A sum is rounded where something is added to it, and so are the few sums of a coin.
+        ulp = jnp.where(square > 0, jnp.finfo(square.dtype).eps, 0)
+        rounding = state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length))
+        return step, FTRLState(gradient_sum, squared_sum, rounding)
 
     def most_lost(state, comparator, norm=None, norm_state=None):
         r"""``thm:constrainedftrl`` for :math:`u / \|u\|`, multiplied by that length.

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from optax_varynorm._batches import batched_by
-from optax_varynorm._reading import reads
 
 # What eight models of a hundred features know stays in the processor's cache, and fewer would leave
 # vector registers idle.
@@ -106,7 +106,7 @@ def _call_kernel(function, *arrays):
 def _call_alone(function, *arrays):
     # XLA aborts the process if nothing in a kernel uses one of its arrays, hence only those that
     # the function reads, and those handed back.
-    is_read = reads(function, *arrays)
+    is_read = _reads(function, *arrays)
 
     def of_read(*read):
         rest = iter(read)
@@ -135,3 +135,9 @@ def _handed_back(arrays, results):
     kinds = map(jax.typeof, results)
     long = {(kind.shape, kind.dtype) for kind in kinds if kind.size > MOST_COPIED}
     return [array for array in arrays if (array.shape, array.dtype) not in long]
+
+
+def _reads(function, *arrays) -> list[bool]:
+    """Whether the result depends on each array: what a ``while_loop`` is given, it reads."""
+    jaxpr = jax.make_jaxpr(function)(*arrays).jaxpr
+    return dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1]

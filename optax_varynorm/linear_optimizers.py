@@ -7,6 +7,7 @@ that of a loss whose slope in the prediction is at most one, times the features.
 
 import optax
 
+from optax_varynorm.certificates.certified import Certified, CoordinateLearner
 from optax_varynorm.coin_betting import coin_betting, freegrad_betting
 from optax_varynorm.ftrl import ftrl_step
 from optax_varynorm.norm_library import feature_cover_norm, feature_size_norm, max_feature_norm
@@ -81,7 +82,14 @@ def diagonal_scale_invariant(
     >>> optimizer = vn.diagonal_scale_invariant()
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    return per_coordinate(_learn(feature_size_norm(with_gradients), epsilon, scale_learner))
+    scale_learner = coin_betting if scale_learner is None else scale_learner
+    norm, bettor = feature_size_norm(with_gradients), scale_learner(epsilon)
+    optimizer = per_coordinate(with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), bettor)))
+    return Certified(
+        optimizer,
+        optimizer.slack,
+        coordinate_learner=lambda size: CoordinateLearner(norm, bettor),
+    )
 
 
 def full_matrix_scale_invariant(

@@ -142,6 +142,16 @@ def select(condition: jax.Array, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.where(condition, leaf, 0), tree)
 
 
+def cut_to_one(squared_length: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What makes a vector of this squared length at most one long, and its squared length then."""
+    # A length that overflows is no number, and too long as well: nothing of it is left.
+    limit = (1 + _precision.rounding(squared_length.dtype)) ** 2
+    fits, finite = squared_length <= limit, jnp.isfinite(squared_length)
+    share = jnp.where(fits, 1, jax.lax.rsqrt(jnp.where(fits | ~finite, 1, squared_length)))
+    share = jnp.where(finite, share, 0)
+    return share, jnp.where(fits, squared_length, finite.astype(share.dtype))
+
+
 class Geometry(NamedTuple):
     r"""What round ``t`` knows of the norms.
 

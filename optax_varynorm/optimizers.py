@@ -25,6 +25,7 @@ from optax_varynorm.reductions import (
     scale_by_coin_betting,
     with_varying_norm,
 )
+from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 
 # From a wealth to a one-dimensional learner that starts with it.
 ScaleLearner = Callable[..., optax.GradientTransformation]
@@ -197,7 +198,7 @@ def choose_by_size(
     """One learner while there are few parameters, the other beyond: by their shapes, statically."""
 
     def chosen(params):
-        return with_matrix if size_of(params) <= MOST_PARAMETERS_WITH_A_MATRIX else without
+        return with_matrix if is_small(size_of(params)) else without
 
     def init(params):
         return chosen(params).init(params) if size_of(params) else nothing()
@@ -210,27 +211,33 @@ def choose_by_size(
     def slack(state, comparator, *geometry):
         return slack_of(chosen(comparator))(state, comparator, *geometry)
 
-    return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
+    def coordinate_learner(size):
+        return coordinate_learner_of(with_matrix if is_small(size) else without, size)
+
+    bare = optax.GradientTransformationExtraArgs(init, update)
+    return Certified(bare, slack, coordinate_learner=coordinate_learner)
+
+
+def is_small(size: int) -> bool:
+    """Whether a matrix takes part."""
+    return 0 < size <= MOST_PARAMETERS_WITH_A_MATRIX
 
 
 def if_small(learner: optax.GradientTransformation) -> Certified:
     """A learner that takes part while there are few parameters, and has no state beyond."""
 
-    def is_small(params):
-        return 0 < size_of(params) <= MOST_PARAMETERS_WITH_A_MATRIX
-
     def init(params):
-        if is_small(params):
+        if is_small(size_of(params)):
             return learner.init(params)
         return () if size_of(params) else nothing()
 
     def update(updates, state, params=None, **extra_args):
-        if not is_small(updates):
+        if not is_small(size_of(updates)):
             return optax.tree.zeros_like(updates), state
         return learner.update(updates, state, params, **extra_args)
 
     def slack(state, comparator, *geometry):
-        if is_small(comparator):
+        if is_small(size_of(comparator)):
             return slack_of(learner)(state, comparator, *geometry)
         # It can only stay where it is.
         square = _precision.inner(comparator, comparator)

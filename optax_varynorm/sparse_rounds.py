@@ -1,19 +1,19 @@
-"""Rounds of a linear model that touch the features that are not zero, and no others."""
+"""Algorithm 3 for rows of few features that are not zero: O(nonzeros) a round."""
 
 import functools
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.custom_batching import custom_vmap
 
-from optax_varynorm import _remembered
-from optax_varynorm._reading import reads
-from optax_varynorm._remembered import Use
-from optax_varynorm._rows import change_rarely, one_long_vmap, put_columns, take_columns
+from optax_varynorm import _precision
+from optax_varynorm.certificates.compensated import CompensatedSum
+from optax_varynorm.ftrl import FTRLState, ftrl_step
+from optax_varynorm.norms import Geometry, NormState, VaryingNorm, cut_to_one
 from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 from optax_varynorm.two_calls import OnlineLearnerState, predict_then_update
 
@@ -25,8 +25,7 @@ class SparseLearner(NamedTuple):
       this example.
     update: ``state = update(state, visit, gradient)``, the gradient of its loss by those weights.
     pack: ``state = pack(dense)``, from a state of ``predict_then_update`` that started at zero.
-    unpack: its inverse, for a look at all weights: ``predict_then_update(optimizer).predict`` of
-      zeros shows them.
+    unpack: its inverse, for a look at all weights, which are its ``played_point``.
     """
 
     init: Callable
@@ -38,41 +37,43 @@ class SparseLearner(NamedTuple):
 
 class SparseLearnerState(NamedTuple):
     """Attributes:
-    rows: one for each feature, and one for none: the bits of what changes in its learner's state,
-      first what every round reads and writes.
-    shared: what never changes, and is the same for all.
+    table: a row for each feature, and one for none: the numbers of a ``FeatureState``, counts too.
+    shared: numbers of the bettor that never change, and are the same for all features.
     """
 
-    rows: jax.Array
+    table: jax.Array
     shared: list[jax.Array]
 
 
 class Visit(NamedTuple):
     """Attributes:
     indices: which features.
-    learners: the states of their learners, after the prediction; of tallies, what to add.
+    learners: the ``FeatureState`` of each, which knows the value in this example.
+    directions: ``x_t`` of each.
     """
 
     indices: jax.Array
-    learners: OnlineLearnerState
+    learners: Any
+    directions: jax.Array
 
 
 def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> SparseLearner:
-    r"""``predict_then_update`` for rows of few features that are not zero: O(nonzeros) a round.
+    r"""``alg:diagscale`` as ``predict_then_update``, for rows of few features that are not zero.
 
-    For optimizers that run one learner a coordinate (``alg:diagscale``). Where a feature is zero so
-    is the gradient, and that leaves every learner of this package as it is. So a coordinate may
-    wait: what it learned last becomes its next point when its feature is next not zero. The
-    predictions are those of ``predict_then_update``, to rounding.
+    Where a feature is zero so is the gradient, and that leaves a feature's learner as it is: only
+    the others are looked up, learn, and are put back. The predictions are those of
+    ``predict_then_update``, to rounding.
 
     An example is ``indices``, which must differ from each other, and ``values``. Examples are
-    filled up to one length by the index ``size``, any number of times, and zeros. Indices above it
-    are not looked for, and do harm. A prediction that ``update`` does not learn from is forgotten.
-    ``vmap`` runs several models at once, fastest by ``vmap(one_kernel(...))`` of a scan.
+    filled up to one length by the index ``size``, any number of times, and zeros. Indices above
+    ``size`` are unchecked and corrupt the state. A prediction that ``update`` does not learn from
+    is forgotten. ``vmap`` runs several models at once, on a CPU fastest by ``vmap`` of
+    ``one_kernel`` of a scan. Counts of a feature end at 16,777,216 in float32.
 
     Args:
-      optimizer: ``diagonal_scale_invariant``, ``scale_invariant`` of more than 512 features, or
-        ``per_coordinate`` of any learner that a zero gradient leaves as it is.
+      optimizer: ``diagonal_scale_invariant(...)``, or ``scale_invariant(...)`` of more than 512
+        features. A ``scale_learner`` must be elementwise, and a coin of zero must leave it as it
+        is: so are the bettors of this package.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> learner = vn.sparse_predict_then_update(vn.diagonal_scale_invariant())
@@ -85,224 +86,244 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
     True
     """
 
-    def learner_of(size):
-        coordinate_learner = coordinate_learner_of(optimizer, size)
-        if coordinate_learner is None:
+    def learner_of(size, dtype):
+        parts = coordinate_learner_of(optimizer, size)
+        if parts is None:
             raise ValueError(
-                f"With {size} features this optimizer is more than one learner a coordinate, so "
-                "every round moves every weight. Use `predict_then_update`, or an optimizer such "
-                "as `diagonal_scale_invariant()` or `per_coordinate(...)`."
+                "Sparse rounds are those of `diagonal_scale_invariant(...)`, and of "
+                "`scale_invariant(...)` with more than 512 features. For this optimizer with "
+                f"{size} features use `predict_then_update`: a round may move every weight."
             )
-        return predict_then_update(coordinate_learner)
-
-    @functools.cache
-    def learner_and_layout(size, bits):
-        learner = learner_of(size)
-        return learner, _layout(learner, _dtype_of(bits))
-
-    def init(size, dtype=jnp.float32):
-        learner = learner_of(size)
-        return pack(jax.vmap(learner.init)(jnp.zeros(size, dtype)))
-
-    def pack(dense):
-        points = dense.played_point
-        if points.dtype not in (jnp.float32, jnp.float64):
+        if dtype not in (jnp.float32, jnp.float64):
             raise ValueError(
-                f"Sparse rounds keep weights in float32 or float64, not {points.dtype}: call "
+                f"Sparse rounds keep weights in float32 or float64, not {jnp.dtype(dtype)}: call "
                 "`init(size)`, and cast the weights of a prediction instead."
             )
-        learner, layout = learner_and_layout(len(points), _bits_of(points.dtype))
-        nobody = jax.vmap(learner.init)(jnp.zeros_like(points[:1]))
-        rows = jnp.concatenate([layout.to_rows(dense), layout.to_rows(nobody)])
-        return SparseLearnerState(rows, layout.first_of_shared(dense))
+        return FeatureLearner(*parts, jnp.dtype(dtype))
 
-    def unpack(state):
-        size = len(state.rows) - 1
-        _, layout = learner_and_layout(size, state.rows.dtype)
-        return layout.from_rows(state.rows[:size], state.shared)
+    def learner_in(state):
+        return learner_of(len(state.table) - 1, state.table.dtype)
+
+    def init(size, dtype=jnp.float32):
+        learner = learner_of(size, dtype)
+        row, shared = learner.to_row(learner.start())
+        return SparseLearnerState(jnp.tile(row, (size + 1, 1)), shared)
 
     def predict(state, indices, values):
-        learner, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
-
-        def predict_one(columns, shared, value):
-            return learner.predict(layout.as_told(columns, shared), value)
-
         # Narrower integers could not count the rows of several models.
-        indices = jnp.asarray(indices, jnp.int32)
-        values = jnp.asarray(values, _dtype_of(state.rows.dtype))
+        indices, values = jnp.asarray(indices, jnp.int32), jnp.asarray(values, state.table.dtype)
         if indices.shape != values.shape or indices.ndim != 1 or not indices.size:
             raise ValueError(
                 "An example is as many indices as values, at least one of each, but these have the "
                 f"shapes {indices.shape} and {values.shape}. One without any: `[size]` and `[0.0]`."
             )
-        columns = take_columns(state.rows, indices, layout.width(Use.READ))
-        shared = [
-            jnp.broadcast_to(leaf, (len(indices), *leaf.shape))
-            for leaf, is_read in zip(state.shared, layout.shared_is_read, strict=True)
-            if is_read
-        ]
-        weights, learners = one_long_vmap(predict_one)(columns, shared, values)
-        return weights, Visit(indices, learners)
+        play = _in_a_long_table(functools.partial(_look_up, learner_in(state).predict))
+        shared = [jnp.broadcast_to(number, indices.shape) for number in state.shared]
+        weights, learners, directions = play(state.table, indices, shared, values)
+        return weights, Visit(indices, learners, directions)
 
     def update(state, visit, gradient):
-        _, layout = learner_and_layout(len(state.rows) - 1, state.rows.dtype)
-        # Its bits are kept, so it has to be a number like the others.
-        gradient = jnp.asarray(gradient, visit.learners.pending_gradient.dtype)
-        learners = visit.learners._replace(pending_gradient=gradient)
-        columns, tallies = (layout.to_columns(learners, use) for use in (Use.READ, Use.TALLY))
-        rows = put_columns(state.rows, visit.indices, columns)
-        if tallies:
-            # Zero is zero bits, but for its sign.
-            is_due = functools.reduce(jnp.bitwise_or, tallies) != 0
-            rows = change_rarely(
-                rows, visit.indices, len(columns), is_due, layout.add_bits, *tallies
-            )
-        return state._replace(rows=rows)
+        learn = _in_a_long_table(functools.partial(_put_back, learner_in(state).update))
+        gradient = jnp.asarray(gradient, state.table.dtype)
+        return state._replace(table=learn(state.table, *visit, gradient))
+
+    def pack(dense):
+        learner = learner_of(len(dense.played_point), dense.played_point.dtype)
+        # What waits is learned first: zeros move nothing else.
+        zeros = jnp.zeros_like(dense.played_point)
+        settled = predict_then_update(optimizer).predict(dense, zeros)[1]
+        rows, shared = jax.vmap(learner.to_row)(from_dense(settled))
+        nobody = learner.to_row(learner.start())[0]
+        table = jnp.concatenate([rows, nobody[None]])
+        return SparseLearnerState(table, [number[0] for number in shared])
+
+    def unpack(state):
+        learner = learner_in(state)
+        known = jax.vmap(learner.from_row, in_axes=(0, None))(state.table[:-1], state.shared)
+        fresh = predict_then_update(optimizer).init(jnp.zeros_like(state.table[:-1, 0]))
+        return to_dense(fresh, known, jax.vmap(learner.direction)(known))
 
     return SparseLearner(init, predict, update, pack, unpack)
 
 
-class Layout(NamedTuple):
-    """How the state of one coordinate's learner lies in a row.
+class FeatureState(NamedTuple):
+    """One feature's learner between two rounds; fields are named as in the dense layers' states."""
+
+    norm_state: NormState
+    skipped_rounds: jax.Array
+    clipped_rounds: jax.Array
+    direction_state: FTRLState
+    scale: jax.Array
+    charged: CompensatedSum
+    scale_state: optax.OptState
+
+
+# `from_dense` and `to_dense` are all that knows how the layers of a dense learner keep the same.
+
+
+def from_dense(dense: OnlineLearnerState) -> FeatureState:
+    outer, inner = dense.optimizer_state, dense.optimizer_state.learner_state
+    return FeatureState(
+        norm_state=outer.norm_state,
+        skipped_rounds=outer.skipped_rounds,
+        clipped_rounds=outer.clipped_rounds,
+        direction_state=inner.direction_state,
+        scale=inner.scale,
+        charged=inner.charged,
+        scale_state=inner.scale_state,
+    )
+
+
+def to_dense(fresh: OnlineLearnerState, known: FeatureState, direction) -> OnlineLearnerState:
+    """A state that never learned, with what is known."""
+    outer, inner = fresh.optimizer_state, fresh.optimizer_state.learner_state
+    inner = inner._replace(
+        direction=direction,
+        direction_state=known.direction_state,
+        scale=known.scale,
+        charged=known.charged,
+        scale_state=known.scale_state,
+    )
+    outer = outer._replace(
+        norm_state=known.norm_state,
+        skipped_rounds=known.skipped_rounds,
+        clipped_rounds=known.clipped_rounds,
+        learner_state=inner,
+    )
+    return fresh._replace(played_point=known.scale * direction, optimizer_state=outer)
+
+
+class FeatureLearner(NamedTuple):
+    """Algorithm 3 for one feature, a number each time.
 
     Attributes:
-      structure: of the state.
-      leaves: shapes and dtypes of its leaves.
-      uses: what they are used for.
-      shared_is_read: whether anything depends on them in a round, of the shared ones.
+      norm: ``feature_size_norm(...)``.
+      bettor: the scale learner.
+      dtype: of all numbers.
     """
 
-    structure: Any
-    leaves: list[jax.ShapeDtypeStruct]
-    uses: list[Use]
-    shared_is_read: list[bool]
+    norm: VaryingNorm
+    bettor: optax.GradientTransformationExtraArgs
+    dtype: jnp.dtype
 
-    def width(self, use: Use) -> int:
-        return sum(math.prod(leaf.shape) for leaf in self._of(use))
+    def start(self) -> FeatureState:
+        zero, none = jnp.zeros((), self.dtype), jnp.zeros((), jnp.int32)
+        return FeatureState(
+            norm_state=self.norm.init(zero),
+            skipped_rounds=none,
+            clipped_rounds=none,
+            direction_state=ftrl_step().init(zero),
+            scale=zero,
+            charged=CompensatedSum.zeros_like(zero),
+            scale_state=self.bettor.init(zero),
+        )
 
-    def first_of_shared(self, learners) -> list[jax.Array]:
-        leaves = zip(jax.tree.leaves(learners), self.uses, strict=True)
-        return [leaf[0] for leaf, use in leaves if use == Use.SHARED]
+    def to_row(self, state: FeatureState) -> tuple[jax.Array, list[jax.Array]]:
+        """The numbers of a feature, and those that are shared."""
+        leaves = [*zip(jax.tree.leaves(state), self._is_shared(), strict=True)]
+        numbers = [leaf.astype(self.dtype) for leaf, is_shared in leaves if not is_shared]
+        return jnp.stack(numbers), [leaf for leaf, is_shared in leaves if is_shared]
 
-    def to_columns(self, learners, wanted: Use) -> list[jax.Array]:
-        """The bits of the leaves of one use, a column for each number of a learner."""
-        bits = _bits_of(learners.played_point.dtype)
-        columns = []
-        for leaf, use in zip(jax.tree.leaves(learners), self.uses, strict=True):
-            if use == wanted:
-                columns += [*_to_bits(leaf).astype(bits).reshape(len(leaf), -1).T]
-        return columns
+    def from_row(self, row, shared) -> FeatureState:
+        leaves, structure = jax.tree.flatten(jax.eval_shape(self.start))
+        sources = {True: iter(shared), False: iter(row)}
+        numbers = [next(sources[is_shared]) for is_shared in self._is_shared()]
+        return jax.tree.unflatten(
+            structure, [x.astype(leaf.dtype) for x, leaf in zip(numbers, leaves, strict=True)]
+        )
 
-    def to_rows(self, learners) -> jax.Array:
-        """The bits of all leaves that change, one row a coordinate."""
-        widest = max(leaf.dtype.itemsize for leaf in self._of(Use.READ))
-        itemsize = learners.played_point.dtype.itemsize
-        if widest > itemsize:
-            raise ValueError(
-                f"The optimizer's state has numbers of {8 * widest} bits, wider than its "
-                f"weights of {8 * itemsize}: call `init(size, jnp.float64)`."
-            )
-        columns = (self.to_columns(learners, use) for use in (Use.READ, Use.TALLY))
-        return jnp.stack([*itertools.chain(*columns)], axis=1)
-
-    def from_rows(self, rows, shared) -> OnlineLearnerState:
-        """The inverse, with the shared leaves as often as there are rows."""
-        read, tallies = jnp.split(rows, [self.width(Use.READ)], axis=1)
-        by_row = jax.vmap(self._from_numbers, in_axes=(0, 0, None))
-        return jax.vmap(_remembered.recompute)(by_row(read, tallies, shared))
-
-    def as_told(self, columns, shared) -> OnlineLearnerState:
-        """One learner's state, to play a round, from its columns and what is read of the shared."""
-        unread = (_remembered.told(leaf) for leaf in self._of(Use.SHARED))
-        shared = iter(shared)
-        filled = [
-            next(shared) if is_read else leaf
-            for is_read, leaf in zip(self.shared_is_read, unread, strict=True)
+    def _is_shared(self) -> list[bool]:
+        """What bettors of two features would have one of, but for counts."""
+        pair = jax.ShapeDtypeStruct((2,), self.dtype)
+        of_bettor = [
+            not leaf.shape and leaf.dtype == self.dtype
+            for leaf in jax.tree.leaves(jax.eval_shape(self.bettor.init, pair))
         ]
-        return self._from_numbers(columns, None, filled)
+        others = len(jax.tree.leaves(jax.eval_shape(self.start))) - len(of_bettor)
+        return [False] * others + of_bettor
 
-    def add_bits(self, columns, *tallies) -> list[jax.Array]:
-        """Columns of tallies, each the sum of two."""
-        dtypes = [leaf.dtype for leaf in self._of(Use.TALLY) for _ in range(math.prod(leaf.shape))]
+    def predict(self, row, shared, value):
+        """``w_t``, the state that has seen the value, and ``x_t``."""
+        state = self.from_row(row, shared)
+        assert self.norm.announce is not None
+        norm_state = self.norm.announce(state.norm_state, _precision.finite(value))
+        state = state._replace(norm_state=norm_state)
+        direction = self.direction(state)
+        return state.scale * direction, state, direction
 
-        def add(left, right, dtype):
-            total = _from_bits(left, dtype) + _from_bits(right, dtype)
-            return _to_bits(total).astype(left.dtype)
+    def update(self, state, direction, gradient):
+        """The row that has learned from the gradient."""
+        before = state.norm_state
+        reading = self.norm.measure(before, gradient)
+        # thm:varynorm supposes dual norm one at most.
+        share, squared_dual_norm = cut_to_one(reading.squared_dual_norm)
+        received = share * reading.known
+        after = self.norm.grow(before, reading._replace(share=share))
+        geometry = Geometry(self.norm, before, after, received, squared_dual_norm)
+        _, direction_state = self._follow(received, state.direction_state, geometry)
+        coin = received * direction
+        step, scale_state = self.bettor.update(coin, state.scale_state, state.scale)
+        learned = FeatureState(
+            norm_state=after,
+            skipped_rounds=state.skipped_rounds + (~reading.usable).astype(jnp.int32),
+            clipped_rounds=state.clipped_rounds + (share < 1).astype(jnp.int32),
+            direction_state=direction_state,
+            scale=state.scale + step,
+            charged=state.charged.plus(coin * state.scale),
+            scale_state=scale_state,
+        )
+        return self.to_row(learned)[0]
 
-        return [*map(add, columns, tallies, dtypes)]
+    def direction(self, state: FeatureState) -> jax.Array:
+        """``x_{t+1}`` of ``eqn:ftrl``, in the norm that has seen the next value."""
+        geometry = Geometry(self.norm, state.norm_state, state.norm_state)
+        return self._follow(jnp.zeros((), self.dtype), state.direction_state, geometry)[0]
 
-    def _of(self, wanted):
-        return [leaf for leaf, use in zip(self.leaves, self.uses, strict=True) if use == wanted]
-
-    def _from_numbers(self, read, tallies, shared):
-        """One learner's state; without tallies as it is told to a learner that plays a round."""
-        sources, leaves = {Use.READ: iter(read), Use.SHARED: iter(shared)}, []
-        if tallies is not None:
-            sources[Use.TALLY] = iter(tallies)
-        for leaf, use in zip(self.leaves, self.uses, strict=True):
-            source = sources.get(use)
-            if source is None:
-                leaves.append(_remembered.told(leaf))
-            elif use == Use.SHARED:
-                leaves.append(next(source))
-            else:
-                bits = jnp.stack([next(source) for _ in range(math.prod(leaf.shape))])
-                leaves.append(_from_bits(bits.reshape(leaf.shape), leaf.dtype))
-        return jax.tree.unflatten(self.structure, leaves)
-
-
-def _layout(learner, dtype) -> Layout:
-    """By what a prediction does: it hands on what can be shared."""
-    number = jax.ShapeDtypeStruct((), dtype)
-    start = jax.eval_shape(learner.init, number)
-    leaves, structure = jax.tree.flatten(start)
-    uses = jax.tree.leaves(_remembered.uses(start))
-    is_told = [use in (Use.TALLY, Use.SETTLED) for use in uses]
-
-    def predict(leaves, value):
-        told = [
-            _remembered.told(leaf) if known else leaf
-            for leaf, known in zip(leaves, is_told, strict=True)
-        ]
-        return learner.predict(jax.tree.unflatten(structure, told), value)[1]
-
-    jaxpr = jax.make_jaxpr(predict)(leaves, number).jaxpr
-    for k, (received, handed_on) in enumerate(zip(jaxpr.invars, jaxpr.outvars, strict=False)):
-        if received is handed_on:
-            uses[k] = Use.SHARED
-    # Of the features, most learners that are told them need to know the next ones only.
-    place = OnlineLearnerState._fields.index("played_features")
-    if not reads(predict, leaves, number)[place]:
-        uses[place] = Use.SETTLED
-
-    def all_but_shared(leaves, value):
-        outputs = zip(jax.tree.leaves(predict(leaves, value)), uses, strict=True)
-        return [leaf for leaf, use in outputs if use != Use.SHARED]
-
-    is_read = zip(reads(all_but_shared, leaves, number), uses, strict=False)
-    shared_is_read = [read for read, use in is_read if use == Use.SHARED]
-    return Layout(structure, leaves, uses, shared_is_read)
+    def _follow(self, gradient, state, geometry):
+        """``ftrl_step`` from zero, so that the step is the point."""
+        return ftrl_step().update(gradient, state, jnp.zeros_like(gradient), geometry=geometry)
 
 
-def _bits_of(dtype):
-    """The integers as wide as a number."""
-    return jnp.dtype(f"int{8 * jnp.dtype(dtype).itemsize}")
+def _look_up(predict, table, indices, shared, values):
+    rows = table.at[indices].get(mode="promise_in_bounds")
+    return jax.vmap(predict)(rows, shared, values)
 
 
-def _dtype_of(bits):
-    """The numbers as wide as an integer."""
-    return jnp.dtype(f"float{jnp.iinfo(bits).bits}")
+def _put_back(update, table, indices, *arguments):
+    rows = jax.vmap(update)(*arguments)
+    if jax.default_backend() != "cpu":
+        return table.at[indices].set(rows, mode="promise_in_bounds")
+
+    # XLA's CPU backend has no scatter in a kernel of `one_kernel`.
+    def put(k, table):
+        return jax.lax.dynamic_update_index_in_dim(
+            table, rows[k], indices[k], 0, allow_negative_indices=False
+        )
+
+    return jax.lax.fori_loop(np.int32(0), np.int32(len(indices)), put, table)
 
 
-def _to_bits(leaf):
-    if leaf.dtype == bool:
-        return leaf.astype(jnp.int32)
-    if jnp.issubdtype(leaf.dtype, jnp.floating):
-        return jax.lax.bitcast_convert_type(leaf, _bits_of(leaf.dtype))
-    return leaf
+def _in_a_long_table(function: Callable) -> Callable:
+    """A function of a table, indices of its rows, and arrays of something for each of those.
 
+    Under ``vmap`` the tables are one long table, and the rest one long axis: XLA's CPU backend does
+    not vectorize short loops inside of others, and would make scatters of the rows put back.
+    """
+    apply = custom_vmap(function)
 
-def _from_bits(bits, dtype):
-    if jnp.issubdtype(dtype, jnp.floating):
-        return jax.lax.bitcast_convert_type(bits.astype(_bits_of(dtype)), dtype)
-    return bits.astype(dtype)
+    @apply.def_vmap
+    def apply_to_all(count, is_batched, *arguments):
+        arguments = jax.tree.map(
+            lambda x, batched: x if batched else jnp.broadcast_to(x, (count, *x.shape)),
+            arguments,
+            tuple(is_batched),
+        )
+        first = len(arguments[0][0]) * jnp.arange(count, dtype=arguments[1].dtype)
+        table, indices, *rest = arguments
+        long = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[2:]), (table, indices + first[:, None], *rest)
+        )
+        result = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), apply(*long))
+        return result, jax.tree.map(lambda _: True, result)
+
+    return apply

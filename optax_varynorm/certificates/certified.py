@@ -24,6 +24,8 @@ from typing import NamedTuple
 import jax
 import optax
 
+from optax_varynorm.norms import VaryingNorm
+
 # (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
 # the norm of the round that an outer layer provides, or `None`.
 Slack = Callable[..., jax.Array]
@@ -39,6 +41,18 @@ class DirectionBound(NamedTuple):
 
     length: jax.Array
     most_lost: jax.Array
+
+
+class CoordinateLearner(NamedTuple):
+    """What a learner of one coordinate consists of, around ``ftrl_step`` (``alg:diagscale``).
+
+    Attributes:
+      norm: of one coordinate, ``feature_size_norm(...)``.
+      scale_learner: of one coordinate, such as ``coin_betting()``.
+    """
+
+    norm: VaryingNorm
+    scale_learner: optax.GradientTransformation
 
 
 class NoRegretBoundError(ValueError):
@@ -60,26 +74,30 @@ class Certified(optax.GradientTransformationExtraArgs):
     Attributes:
       slack: of a learner: see ``Slack``.
       most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``.
+      coordinate_learner: from a number of parameters to the parts of Algorithm 3, if it is that.
     """
 
     slack: Slack
     most_lost: Callable[..., DirectionBound]
+    coordinate_learner: Callable[[int], CoordinateLearner | None]
 
     def __new__(
         cls,
         transformation: optax.GradientTransformation,
         slack: Slack = _unknown,
         most_lost: Callable[..., DirectionBound] = _unknown,
+        coordinate_learner: Callable[[int], CoordinateLearner | None] = lambda size: None,
     ):
         self = super().__new__(cls, transformation.init, transformation.update)
         self.slack = slack
         self.most_lost = most_lost
+        self.coordinate_learner = coordinate_learner
         return self
 
     def __getnewargs__(self):
         """What ``copy`` makes another one from: that of a NamedTuple lacks the attributes."""
         bare = optax.GradientTransformationExtraArgs(self.init, self.update)
-        return bare, self.slack, self.most_lost
+        return bare, self.slack, self.most_lost, self.coordinate_learner
 
 
 def slack_of(learner: optax.GradientTransformation) -> Slack:

@@ -56,7 +56,7 @@ def track_regret(learner: optax.GradientTransformation) -> optax.GradientTransfo
     ...     updates, state = optimizer.update(gradient, state, params)
     ...     params = optax.apply_updates(params, updates)
     >>> u = jnp.array([-1.0, 0.0])
-    >>> bool(vn.regret(state, u) <= vn.regret_bound(state, u))
+    >>> bool(vn.regret(state, u) <= vn.regret_bound(optimizer, state, u))
     True
     """
     learner_slack = slack_of(learner)

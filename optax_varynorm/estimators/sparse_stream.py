@@ -23,9 +23,6 @@ FEATURES_A_NUMBER = 4
 # Rounds of more numbers are long enough for kernels of their own.
 MOST_NUMBERS_IN_ONE_KERNEL = 512
 
-# For `vmap` over the outputs.
-AXES = SparseLearnerState._make((0, None))
-
 
 class ShortRows(NamedTuple):
     """Attributes:
@@ -38,9 +35,9 @@ class ShortRows(NamedTuple):
 
 
 def suits(task: stream.Task, numbers: stream.Numbers, played: stream.Played, rows) -> bool:
-    """Whether the rows are sparse, and the learner one a coordinate that a zero leaves as it is.
+    """Whether the rows are sparse, and the learner is Algorithm 3 with a bettor of this package.
 
-    Of learners without a name nobody knows that: one with momentum, for example, goes on.
+    Of learners without a name nobody knows that: a bettor with momentum, for example, goes on.
     """
     if not (scipy.sparse.issparse(rows) and isinstance(task.learner, str)):
         return False
@@ -104,25 +101,22 @@ def _shorten(rows, constant, width) -> ShortRows | None:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pack(task, numbers, learner_states) -> SparseLearnerState:
-    packed = jax.vmap(_learner(task, numbers).pack)(learner_states)
-    return packed._replace(shared=[leaf[0] for leaf in packed.shared])
+    return jax.vmap(_learner(task, numbers).pack)(learner_states)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _unpack(task, numbers, played, packed) -> stream.Played:
-    unpack = jax.vmap(_learner(task, numbers).unpack, in_axes=(AXES,))
-    return played._replace(learner_states=unpack(packed))
+    return played._replace(learner_states=jax.vmap(_learner(task, numbers).unpack)(packed))
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
 def _play_chunk(task, numbers, packed, rows: ShortRows, targets, weights, count):
     learner = _learner(task, numbers)
-    predict = jax.vmap(learner.predict, in_axes=(AXES, None, None))
-    update = jax.vmap(learner.update, in_axes=(AXES, 0, 0), out_axes=AXES)
+    predict = jax.vmap(learner.predict, in_axes=(0, None, None))
+    update = jax.vmap(learner.update)
 
-    def play_row(index, carry, shared):
-        table, all_scores, all_losses = carry
-        packed = SparseLearnerState(table, shared)
+    def play_row(index, carry):
+        packed, all_scores, all_losses = carry
         row = rows.values[index]
         weighted_row = weights[index] * row
         points, visit = predict(packed, rows.indices[index], weighted_row)
@@ -130,20 +124,17 @@ def _play_chunk(task, numbers, packed, rows: ShortRows, targets, weights, count)
         loss, slopes = jax.value_and_grad(task.loss)(scores, targets[index], numbers.loss_parameter)
         packed = update(packed, visit, slopes[:, None] * weighted_row[None])
         put = functools.partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
-        return packed.rows, put(all_scores, scores), put(all_losses, loss)
+        return packed, put(all_scores, scores), put(all_losses, loss)
 
     def play_rows(packed):
-        none_yet = jnp.zeros((len(targets), len(packed.rows)), rows.values.dtype)
-        carry = packed.rows, none_yet, none_yet[:, 0]
-        play = functools.partial(play_row, shared=packed.shared)
-        return jax.lax.fori_loop(0, count, play, carry)
+        none_yet = jnp.zeros((len(targets), len(packed.table)), rows.values.dtype)
+        return jax.lax.fori_loop(0, count, play_row, (packed, none_yet, none_yet[:, 0]))
 
     rows, targets, weights = jax.tree.map(jnp.asarray, (rows, targets, weights))
-    is_small = len(packed.rows) * rows.values.shape[1] <= MOST_NUMBERS_IN_ONE_KERNEL
+    is_small = len(packed.table) * rows.values.shape[1] <= MOST_NUMBERS_IN_ONE_KERNEL
     if is_small:
         play_rows = one_kernel(play_rows)
-    table, scores, losses = play_rows(packed)
-    return packed._replace(rows=table), scores, losses
+    return play_rows(packed)
 
 
 def _learner(task, numbers):

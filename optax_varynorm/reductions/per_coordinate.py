@@ -6,7 +6,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.certified import Certified, CoordinateLearner, slack_of
 
 
 def per_coordinate(
@@ -57,6 +57,6 @@ def per_coordinate(
 
 def coordinate_learner_of(
     optimizer: optax.GradientTransformation, size: int
-) -> optax.GradientTransformation | None:
-    """The learner that each of so many coordinates has a copy of; ``None`` if they share more."""
+) -> CoordinateLearner | None:
+    """What each of so many coordinates has a learner of its own of; ``None`` if it may be more."""
     return getattr(optimizer, "coordinate_learner", lambda size: None)(size)

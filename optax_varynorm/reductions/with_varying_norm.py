@@ -9,7 +9,7 @@ import optax
 from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
 from optax_varynorm.certificates.certified import Certified, slack_of
-from optax_varynorm.norms import Geometry, NormState, VaryingNorm
+from optax_varynorm.norms import Geometry, NormState, VaryingNorm, cut_to_one
 from optax_varynorm.reductions._features import require_features
 
 
@@ -87,7 +87,7 @@ def with_varying_norm(
         received, squared_dual_norm = reading.known, reading.squared_dual_norm
         clipped = jnp.zeros((), bool)
         if clip:
-            share, squared_dual_norm = _cut_to_one(squared_dual_norm)
+            share, squared_dual_norm = cut_to_one(squared_dual_norm)
             received = jax.tree.map(lambda g: share * g, received)
             reading, clipped = reading._replace(share=share), share < 1
         after = norm.grow(before, reading)
@@ -112,13 +112,3 @@ def with_varying_norm(
         return learner_slack(state.learner_state, comparator, norm, state.norm_state)
 
     return Certified(_precision.in_working_precision("with_varying_norm", init, update), slack)
-
-
-def _cut_to_one(squared_length: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What makes a vector of this squared length at most one long, and its squared length then."""
-    # A length that overflows is no number, and too long as well: nothing of it is left.
-    limit = (1 + _precision.rounding(squared_length.dtype)) ** 2
-    fits, finite = squared_length <= limit, jnp.isfinite(squared_length)
-    share = jnp.where(fits, 1, jax.lax.rsqrt(jnp.where(fits | ~finite, 1, squared_length)))
-    share = jnp.where(finite, share, 0)
-    return share, jnp.where(fits, squared_length, finite.astype(share.dtype))
