@@ -171,26 +171,34 @@ bound_of = jax.jit(vn.regret_bound, static_argnums=0)
 
 @pytest.mark.parametrize("start", ["coordinate", "span"])
 @pytest.mark.parametrize("outgrows", [False, True])
-def test_the_cover_knows_its_matrix(start, outgrows, x64):
+def test_the_cover_knows_its_matrix_and_its_leader(start, outgrows, x64):
     """Also after a feature outgrew its weight a million times and started afresh."""
     rng = np.random.default_rng(9)
     norm = vn.feature_cover_norm(start)
-    announce, observe_gradient = jax.jit(norm.announce), jax.jit(norm.observe_gradient)
+    announce = jax.jit(norm.announce)
+    measure, grow = jax.jit(norm.measure), jax.jit(norm.grow)
     to_primal, squared_norm = jax.jit(norm.to_primal), jax.jit(functools.partial(squared, norm))
     state = norm.init(jnp.zeros(4))
+    received = np.zeros(4)
     points = rng.normal(size=(20, 4))
     lengths = np.zeros(20)
     for t in range(60):
         feature = rng.normal(size=4)
         if outgrows and t == 30:
             feature[2] *= 1e6
+        share = rng.uniform()
         state = announce(state, jnp.asarray(feature))
         assert to_primal(state, jnp.asarray(feature)) @ feature <= 1 + 1e-9
         gradient = jnp.asarray(rng.uniform(-1, 1) * feature)
-        state = observe_gradient(state, gradient)
+        reading = measure(state, gradient)._replace(share=jnp.asarray(share))
+        state = grow(state, reading)
+        received += share * np.asarray(gradient)
         grown = np.asarray(squared_norm(state, jnp.asarray(points)))
         assert np.all(grown >= lengths * (1 - 1e-9))
         lengths = grown
+    np.testing.assert_allclose(state.received_sum, received, rtol=1e-12)
+    leader = to_primal(state, state.received_sum)
+    np.testing.assert_allclose(leader, to_primal(state, 2 * state.received_sum) / 2, rtol=1e-6)
     matrix = np.linalg.inv(growing_inverse.dense(state.inverse))
     np.testing.assert_allclose(np.diag(matrix), state.weights, rtol=1e-4 if outgrows else 1e-9)
 
