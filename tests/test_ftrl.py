@@ -1,5 +1,6 @@
 """The direction learner of ``eqn:ftrl``."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -57,8 +58,7 @@ def test_regret_stays_below_thm_constrainedftrl(x64, norm, kind):
     )
     final = game.final_state
     # ||.||_{T-1} has not seen the last gradient; ||.||_T is larger, so its ball is smaller.
-    last_norm = [leaf[-2] for leaf in game.states.norm_state]
-    state = type(game.states.norm_state)(*last_norm) if last_norm else ()
+    state = jax.tree.map(lambda leaf: leaf[-2], game.states.norm_state)
     theta = jnp.asarray(final.learner_state.gradient_sum)
     size = vn.dual_norm(norm, state, theta)
     worst = -norm.to_primal(state, theta) / jnp.where(size > 0, size, 1)
