@@ -14,6 +14,7 @@ from optax_varynorm.norm_library import feature_cover_norm, feature_size_norm, m
 from optax_varynorm.norms import VaryingNorm
 from optax_varynorm.optimizers import ScaleLearner, choose_by_size
 from optax_varynorm.reductions import (
+    anchored,
     around_average,
     combine,
     per_coordinate,
@@ -57,8 +58,9 @@ def scale_invariant(
     scale_learner = freegrad_betting if scale_learner is None else scale_learner
     diagonal = diagonal_scale_invariant(FEATURE_EPSILON * epsilon, scale_learner=scale_learner)
     cover = _learn(feature_cover_norm("coordinate"), MATRIX_EPSILON * epsilon, scale_learner)
-    both = around_average(combine(cover, diagonal), AVERAGE_EPSILON * epsilon)
-    return choose_by_size(with_matrix=both, without=diagonal)
+    features, _ = _a_learner_a_feature(False, FEATURE_EPSILON * epsilon, scale_learner)
+    both = around_average(combine(cover, features), AVERAGE_EPSILON * epsilon)
+    return choose_by_size(with_matrix=anchored(both), without=diagonal)
 
 
 def diagonal_scale_invariant(
@@ -83,13 +85,9 @@ def diagonal_scale_invariant(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     scale_learner = coin_betting if scale_learner is None else scale_learner
-    norm, bettor = feature_size_norm(with_gradients), scale_learner(epsilon)
-    optimizer = per_coordinate(with_varying_norm(norm, scale_by_coin_betting(ftrl_step(), bettor)))
-    return Certified(
-        optimizer,
-        optimizer.slack,
-        coordinate_learner=lambda size: CoordinateLearner(norm, bettor),
-    )
+    learner, parts = _a_learner_a_feature(with_gradients, epsilon, scale_learner)
+    optimizer = anchored(learner)
+    return Certified(optimizer, optimizer.slack, coordinate_learner=lambda size: parts)
 
 
 def full_matrix_scale_invariant(
@@ -121,7 +119,14 @@ def full_matrix_scale_invariant(
             "needs it: such as `capacity=1000` for a thousand examples."
         )
     norm = feature_cover_norm("span") if capacity is None else max_feature_norm(capacity)
-    return _learn(norm, epsilon, scale_learner)
+    return anchored(_learn(norm, epsilon, scale_learner))
+
+
+def _a_learner_a_feature(with_gradients, epsilon, scale_learner):
+    """Algorithm 3, and the parts of it that each feature has of its own."""
+    parts = CoordinateLearner(feature_size_norm(with_gradients), scale_learner(epsilon))
+    learner = scale_by_coin_betting(ftrl_step(), parts.scale_learner)
+    return per_coordinate(with_varying_norm(parts.norm, learner)), parts
 
 
 def _learn(norm: VaryingNorm, epsilon, scale_learner) -> optax.GradientTransformation:

@@ -162,7 +162,8 @@ class FeatureState(NamedTuple):
 
 
 def from_dense(dense: OnlineLearnerState) -> FeatureState:
-    outer, inner = dense.optimizer_state, dense.optimizer_state.learner_state
+    outer = dense.optimizer_state.anchored_learner_state
+    inner = outer.learner_state
     return FeatureState(
         norm_state=outer.norm_state,
         skipped_rounds=outer.skipped_rounds,
@@ -176,8 +177,8 @@ def from_dense(dense: OnlineLearnerState) -> FeatureState:
 
 def to_dense(fresh: OnlineLearnerState, known: FeatureState, direction) -> OnlineLearnerState:
     """A state that never learned, with what is known."""
-    outer, inner = fresh.optimizer_state, fresh.optimizer_state.learner_state
-    inner = inner._replace(
+    outer = fresh.optimizer_state.anchored_learner_state
+    inner = outer.learner_state._replace(
         direction=direction,
         direction_state=known.direction_state,
         scale=known.scale,
@@ -190,7 +191,8 @@ def to_dense(fresh: OnlineLearnerState, known: FeatureState, direction) -> Onlin
         clipped_rounds=known.clipped_rounds,
         learner_state=inner,
     )
-    return fresh._replace(played_point=known.scale * direction, optimizer_state=outer)
+    anchored = fresh.optimizer_state._replace(anchored_learner_state=outer)
+    return fresh._replace(played_point=known.scale * direction, optimizer_state=anchored)
 
 
 class FeatureLearner(NamedTuple):

@@ -29,6 +29,8 @@ from optax_varynorm.norms import VaryingNorm
 # (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
 # the norm of the round that an outer layer provides, or `None`.
 Slack = Callable[..., jax.Array]
+# (state, params) -> z_t.
+Displacement = Callable[[optax.OptState, optax.Params], optax.Params]
 
 
 class DirectionBound(NamedTuple):
@@ -74,11 +76,14 @@ class Certified(optax.GradientTransformationExtraArgs):
     Attributes:
       slack: of a learner: see ``Slack``.
       most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``.
+      displacement: from a state and the parameters, for their shapes, to :math:`z_t`, what all
+        updates so far add up to but for rounding; ``None`` if the state does not tell.
       coordinate_learner: from a number of parameters to the parts of Algorithm 3, if it is that.
     """
 
     slack: Slack
     most_lost: Callable[..., DirectionBound]
+    displacement: Displacement | None
     coordinate_learner: Callable[[int], CoordinateLearner | None]
 
     def __new__(
@@ -86,23 +91,30 @@ class Certified(optax.GradientTransformationExtraArgs):
         transformation: optax.GradientTransformation,
         slack: Slack = _unknown,
         most_lost: Callable[..., DirectionBound] = _unknown,
+        displacement: Displacement | None = None,
         coordinate_learner: Callable[[int], CoordinateLearner | None] = lambda size: None,
     ):
         self = super().__new__(cls, transformation.init, transformation.update)
         self.slack = slack
         self.most_lost = most_lost
+        self.displacement = displacement
         self.coordinate_learner = coordinate_learner
         return self
 
     def __getnewargs__(self):
         """What ``copy`` makes another one from: that of a NamedTuple lacks the attributes."""
         bare = optax.GradientTransformationExtraArgs(self.init, self.update)
-        return bare, self.slack, self.most_lost, self.coordinate_learner
+        return bare, self.slack, self.most_lost, self.displacement, self.coordinate_learner
 
 
 def slack_of(learner: optax.GradientTransformation) -> Slack:
     """The slack of a learner; asking for a number raises an error if it has no theorem."""
     return getattr(learner, "slack", _unknown)
+
+
+def displacement_of(learner: optax.GradientTransformation) -> Displacement | None:
+    """The displacement of a learner whose state tells it."""
+    return getattr(learner, "displacement", None)
 
 
 def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., DirectionBound]:

@@ -7,29 +7,32 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
 
 
 class AnchoredState(NamedTuple):
     """Attributes:
-    exact_point: where the parameters are, before they are rounded to their dtype.
+    anchor: where the learner's displacements start: ``w_1``, and what others added to it; or the
+      point itself, if the learner's state does not tell its displacement.
     anchored_learner_state: state of the learner.
     """
 
-    exact_point: optax.Params
+    anchor: optax.Params
     anchored_learner_state: optax.OptState
 
 
 def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    r"""Keep the point in float32 (float64 for float64 parameters) and send the parameters there.
+    r"""Send the parameters to the exact point of the state, so that rounding does not add up.
 
-    An update is relative: parameters of bfloat16 lose those that are smaller than their last digit,
-    and would stall. This layer adds the updates up itself, gives its own point to the learner as
-    ``params``, and returns the difference from the parameters to it. What others do to the
-    parameters stays, if their dtype can tell it from rounding.
+    An update is relative. Parameters of bfloat16 lose those that are smaller than their last digit
+    and would stall; those of float32 drift from the learner's displacement by the rounding of all
+    steps so far. This layer keeps the starting point, in float32 at least, and returns the
+    difference from the parameters to that point plus the learner's displacement. Around an
+    optimizer that does not tell its displacement it adds up the updates itself. What others do to
+    the parameters stays, if their dtype can tell it from rounding.
 
-    The ready-made optimizers do this for parameters narrower than float32. Around an optimizer of
-    float32 parameters it keeps their rounding from adding up.
+    The ready-made optimizers do this for parameters narrower than float32, those of linear models
+    always.
 
     Args:
       learner: any Optax optimizer.
@@ -44,28 +47,33 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
     >>> print(params)  # without `anchored` it would still be 1
     0.898438
     """
-    learner_slack = slack_of(learner)
+    learner_slack, displacement = slack_of(learner), displacement_of(learner)
     learner = optax.with_extra_args_support(learner)
+
+    def point_of(anchor, learner_state):
+        if displacement is None:
+            return anchor
+        return optax.tree.add(anchor, displacement(learner_state, anchor))
 
     def init(params):
         dtype = _precision.working_dtype(params)
         return AnchoredState(_precision.copy(params, dtype), learner.init(params))
 
     def update(updates, state, params, *, eps, **extra_args):
-        # Where the parameters are, by the state's digits if they are where it sent them.
-        to_params = _precision.step_to(state.exact_point, state.exact_point, params, eps)
-        point = jax.tree.map(jnp.add, params, to_params)
-        point = jax.tree.map(
-            lambda here, exact, moved: jnp.where(moved == 0, here, exact),
-            point,
-            state.exact_point,
-            to_params,
+        expected = point_of(state.anchor, state.anchored_learner_state)
+        # What somebody else added: where the parameters are, if that is not where they were sent.
+        stay = _precision.step_to(expected, expected, params, eps)
+        added = jax.tree.map(
+            lambda param, here, back: jnp.where(back == 0, param - here, 0), params, expected, stay
         )
+        anchor = optax.tree.add(state.anchor, added)
         step, learner_state = learner.update(
-            updates, state.anchored_learner_state, point, **extra_args
+            updates, state.anchored_learner_state, optax.tree.add(expected, added), **extra_args
         )
-        point = jax.tree.map(jnp.add, point, step)
-        return optax.tree.sub(point, params), AnchoredState(point, learner_state)
+        if displacement is None:
+            anchor = optax.tree.add(anchor, step)
+        target = point_of(anchor, learner_state)
+        return optax.tree.sub(target, params), AnchoredState(anchor, learner_state)
 
     def slack(state, comparator, *geometry):
         return learner_slack(state.anchored_learner_state, comparator, *geometry)

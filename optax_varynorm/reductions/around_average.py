@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
 from optax_varynorm.reductions._features import require_features
 
 
@@ -72,7 +72,7 @@ def around_average(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     _arguments.require_moderate("epsilon", epsilon, "what the average may lose")
-    learner_slack = slack_of(learner)
+    learner_slack, learner_displacement = slack_of(learner), displacement_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -131,7 +131,16 @@ def around_average(
         # What the average lost is part of the loss, and no business of the learner's.
         return learner_slack(state.around_state, comparator)
 
-    return Certified(_precision.in_working_precision("around_average", init, update), slack)
+    def displacement(state, params):
+        assert learner_displacement is not None
+        own = learner_displacement(state.around_state, params)
+        return optax.tree.add_scale(own, state.followed_share, state.followed_average)
+
+    return Certified(
+        _precision.in_working_precision("around_average", init, update),
+        slack,
+        displacement=learner_displacement and displacement,
+    )
 
 
 def _squared_slope(gradient, features) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
 
 
 class CombineState(NamedTuple):
@@ -40,6 +40,7 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     if not learners:
         raise ValueError("`combine` needs at least one learner, such as `vn.fixed_norm()`.")
     slacks = tuple(map(slack_of, learners))
+    displacements = tuple(map(displacement_of, learners))
     learners = tuple(optax.with_extra_args_support(learner) for learner in learners)
 
     def init(params):
@@ -51,9 +52,7 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
             *(learner.update(updates, own, params, **extra_args) for learner, own in pairs),
             strict=True,
         )
-        return jax.tree.map(lambda *each: sum(each[1:], start=each[0]), *steps), CombineState(
-            states
-        )
+        return _add(*steps), CombineState(states)
 
     def slack(state, comparator, norm=None, norm_state=None):
         def slacks_against(point):
@@ -66,4 +65,16 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
         candidates = jnp.where(chosen, slacks_against(comparator), against_start[None])
         return jnp.min(jnp.sum(candidates, axis=1))
 
-    return Certified(_precision.in_working_precision("combine", init, update), slack)
+    def displacement(state, params):
+        pairs = zip(displacements, state.learner_states, strict=True)
+        return _add(*(of(own, params) for of, own in pairs if of is not None))
+
+    return Certified(
+        _precision.in_working_precision("combine", init, update),
+        slack,
+        displacement=None if None in displacements else displacement,
+    )
+
+
+def _add(*trees):
+    return jax.tree.map(lambda *leaves: sum(leaves[1:], start=leaves[0]), *trees)

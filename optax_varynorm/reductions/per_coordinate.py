@@ -6,7 +6,12 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, CoordinateLearner, slack_of
+from optax_varynorm.certificates.certified import (
+    Certified,
+    CoordinateLearner,
+    displacement_of,
+    slack_of,
+)
 
 
 def per_coordinate(
@@ -26,7 +31,7 @@ def per_coordinate(
     >>> optimizer = vn.per_coordinate(vn.fixed_norm())
     >>> state = optimizer.init(jnp.zeros(2))
     """
-    learner_slack = slack_of(learner)
+    learner_slack, learner_displacement = slack_of(learner), displacement_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -52,7 +57,16 @@ def per_coordinate(
     def slack(state, comparator, *_):
         return jnp.sum(jax.vmap(learner_slack)(state, ravel_pytree(comparator)[0]))
 
-    return Certified(_precision.in_working_precision("per_coordinate", init, update), slack)
+    def displacement(state, params):
+        assert learner_displacement is not None
+        flat, unravel = ravel_pytree(params)
+        return unravel(jax.vmap(learner_displacement)(state, flat))
+
+    return Certified(
+        _precision.in_working_precision("per_coordinate", init, update),
+        slack,
+        displacement=learner_displacement and displacement,
+    )
 
 
 def coordinate_learner_of(

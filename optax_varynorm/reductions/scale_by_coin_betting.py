@@ -107,7 +107,15 @@ def scale_by_coin_betting(
         refused = coins_refused(state.scale_state) > 0
         return jnp.where(refused, jnp.inf, found + (most_lost_by_direction - charged))
 
-    return Certified(_precision.in_working_precision("scale_by_coin_betting", init, update), slack)
+    def displacement(state, params):
+        del params
+        return optax.tree.scale(state.scale, state.direction)
+
+    return Certified(
+        _precision.in_working_precision("scale_by_coin_betting", init, update),
+        slack,
+        displacement=displacement,
+    )
 
 
 def _move(old, step):

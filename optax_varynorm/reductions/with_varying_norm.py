@@ -8,7 +8,7 @@ import optax
 
 from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
 from optax_varynorm.norms import Geometry, NormState, VaryingNorm, cut_to_one
 from optax_varynorm.reductions._features import require_features
 
@@ -64,7 +64,7 @@ def with_varying_norm(
     >>> optimizer = vn.with_varying_norm(vn.diagonal_norm(None), learner)
     >>> state = optimizer.init({"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2)})
     """
-    learner_slack = slack_of(learner)
+    learner_slack, learner_displacement = slack_of(learner), displacement_of(learner)
     learner = optax.with_extra_args_support(learner)
 
     def init(params):
@@ -111,4 +111,12 @@ def with_varying_norm(
     def slack(state, comparator, *_):
         return learner_slack(state.learner_state, comparator, norm, state.norm_state)
 
-    return Certified(_precision.in_working_precision("with_varying_norm", init, update), slack)
+    def displacement(state, params):
+        assert learner_displacement is not None
+        return learner_displacement(state.learner_state, params)
+
+    return Certified(
+        _precision.in_working_precision("with_varying_norm", init, update),
+        slack,
+        displacement=learner_displacement and displacement,
+    )
