@@ -20,11 +20,13 @@ class FTRLState(NamedTuple):
     gradient_sum: ``theta_t``, the sum of the gradients received.
     squared_dual_norm_sum: ``S_t``, the sum of their squared dual norms, each in the norm that
       was current when its point was played.
+    step_size: what the leader is multiplied by, ``x_t = -step_size to_primal(theta)``.
     sum_rounding: what rounding may have done to ``theta`` and to the coins so far, in dual norm.
     """
 
     gradient_sum: optax.Updates
     squared_dual_norm_sum: jax.Array
+    step_size: jax.Array
     sum_rounding: jax.Array
 
 
@@ -57,7 +59,8 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     def init(params):
         dtype = _precision.working_dtype(params)
-        return FTRLState(optax.tree.zeros_like(params), jnp.zeros((), dtype), jnp.zeros((), dtype))
+        zeros = [jnp.zeros((), dtype) for _ in range(3)]
+        return FTRLState(optax.tree.zeros_like(params), *zeros)
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del extra_args
@@ -74,16 +77,16 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
             squared_length = norm.squared_dual_norm(after, gradient_sum)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
         is_known = squared_length > 0  # else the leader is zero, or rounding has eaten it
-        factor = jnp.minimum(
+        step_size = jnp.minimum(
             vertex * jax.lax.rsqrt(1 + squared_sum),
             jax.lax.rsqrt(jnp.where(is_known, squared_length, 1)),
         )
-        factor = jnp.where(is_known, factor, 0)
-        step = jax.tree.map(lambda p, x: -factor * p - x, leader, params)
+        step_size = jnp.where(is_known, step_size, 0)
+        step = jax.tree.map(lambda p, x: -step_size * p - x, leader, params)
         # A sum is rounded where something is added to it, and so are the few sums of a coin.
         ulp = jnp.where(square > 0, jnp.finfo(square.dtype).eps, 0)
         rounding = state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length))
-        return step, FTRLState(gradient_sum, squared_sum, rounding)
+        return step, FTRLState(gradient_sum, squared_sum, step_size, rounding)
 
     def most_lost(state, comparator, norm=None, norm_state=None):
         r"""``thm:constrainedftrl`` for :math:`u / \|u\|`, multiplied by that length.
@@ -110,8 +113,14 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         digits = _precision.inner_rounding(state.gradient_sum, comparator)
         return DirectionBound(length, length * regret + product + digits)
 
+    def displacement(state, params, geometry=None):
+        del params
+        geometry = require_geometry("ftrl_step", geometry)
+        leader = geometry.norm.to_primal(geometry.after, state.gradient_sum)
+        return optax.tree.scale(-state.step_size, leader)
+
     layer = _precision.in_working_precision("ftrl_step", init, update)
-    return Certified(layer, most_lost=most_lost)
+    return Certified(layer, most_lost=most_lost, displacement=displacement)
 
 
 def sigma_of(norm) -> float:

@@ -29,8 +29,8 @@ from optax_varynorm.norms import VaryingNorm
 # (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
 # the norm of the round that an outer layer provides, or `None`.
 Slack = Callable[..., jax.Array]
-# (state, params) -> z_t.
-Displacement = Callable[[optax.OptState, optax.Params], optax.Params]
+# (state, params, geometry) -> z_t; the last one if an outer layer provides it.
+Displacement = Callable[..., optax.Params]
 
 
 class DirectionBound(NamedTuple):

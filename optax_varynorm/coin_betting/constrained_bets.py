@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm.certificates.certified import Certified
 from optax_varynorm.coin_betting import wealth
 
 
@@ -123,16 +124,18 @@ def constrained_bets(
         )
         return _precision.step_to(_bet(new), _bet(state), params, eps, state.bet_radius), new
 
-    return _precision.in_working_precision("constrained_bets", init, update, knows_its_place=True)
+    layer = _precision.in_working_precision("constrained_bets", init, update, knows_its_place=True)
+    return Certified(layer, displacement=_displacement)
+
+
+def _displacement(state: ConstrainedBetsState, *_) -> optax.Params:
+    return jax.tree.map(
+        lambda bet, limit: jnp.clip(bet, -limit, limit), state.unconstrained_bet, state.bet_radius
+    )
 
 
 def _bet(state: ConstrainedBetsState) -> optax.Params:
-    return jax.tree.map(
-        lambda center, bet, limit: center + jnp.clip(bet, -limit, limit),
-        state.constraint_center,
-        state.unconstrained_bet,
-        state.bet_radius,
-    )
+    return optax.tree.add(state.constraint_center, _displacement(state))
 
 
 def _add_sizes(sums, coins):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
+from optax_varynorm.certificates.certified import Certified
 
 
 def largest_log_wealth(dtype) -> float:
@@ -80,7 +81,12 @@ def bettor(
         wealth = jax.tree.map(jnp.exp, state.log_wealth)
         return _precision.step_to(bet(new), bet(state), params, eps, wealth), new
 
-    return _precision.in_working_precision(name, init, update, knows_its_place=True)
+    def displacement(state, params, *_):
+        del params
+        return jax.tree.map(lambda v, log: v * jnp.exp(log), state.bet_fraction, state.log_wealth)
+
+    layer = _precision.in_working_precision(name, init, update, knows_its_place=True)
+    return Certified(layer, displacement=displacement)
 
 
 def bet(state: Any) -> optax.Params:

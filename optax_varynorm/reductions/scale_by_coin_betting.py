@@ -8,7 +8,7 @@ import optax
 
 from optax_varynorm import _precision
 from optax_varynorm.certificates.bettor_bound import bettor_bound, coins_refused, wealth_rounding
-from optax_varynorm.certificates.certified import Certified, most_lost_of
+from optax_varynorm.certificates.certified import Certified, displacement_of, most_lost_of
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.coin_betting import coin_betting
 
@@ -55,11 +55,11 @@ def scale_by_coin_betting(
     >>> learner = vn.scale_by_coin_betting(vn.ftrl_step(), bettor)
     >>> optimizer = vn.with_varying_norm(vn.full_matrix_norm(), learner)
     """
-    most_lost = most_lost_of(direction_learner)
+    most_lost, told_direction = most_lost_of(direction_learner), displacement_of(direction_learner)
     direction_learner = optax.with_extra_args_support(direction_learner)
-    scale_learner = optax.with_extra_args_support(
-        coin_betting() if scale_learner is None else scale_learner
-    )
+    scale_learner = coin_betting() if scale_learner is None else scale_learner
+    told_scale = displacement_of(scale_learner)
+    scale_learner = optax.with_extra_args_support(scale_learner)
 
     def init(params):
         scale = jnp.zeros((), _precision.working_dtype(params))
@@ -77,12 +77,18 @@ def scale_by_coin_betting(
         direction_step, direction_state = direction_learner.update(
             updates, state.direction_state, state.direction, geometry=geometry, **extra_args
         )
-        direction = jax.tree.map(_move, state.direction, direction_step)
+        if told_direction is None:
+            direction = optax.tree.add(state.direction, direction_step)
+        else:
+            # Not by adding: a norm may grow by many decades in one round, and the direction shrink.
+            direction = told_direction(direction_state, updates, geometry)
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
         scale_step, scale_state = scale_learner.update(
             coin, state.scale_state, state.scale, **extra_args
         )
         scale = state.scale + scale_step
+        if told_scale is not None:
+            scale = told_scale(scale_state, scale)
         step = jax.tree.map(
             lambda x, old: scale * x - state.scale * old, direction, state.direction
         )
@@ -116,13 +122,3 @@ def scale_by_coin_betting(
         slack,
         displacement=displacement,
     )
-
-
-def _move(old, step):
-    """The sum; zero where cancellation leaves nothing but noise, which might be too long.
-
-    A norm may grow by many decades in one round. What is left of a direction is then lost in the
-    last digits of what it was, for this round.
-    """
-    new = old + step
-    return jnp.where(jnp.abs(new) < _precision.rounding(new.dtype) * jnp.abs(old), 0, new)
