@@ -142,7 +142,7 @@ def root(square: jax.Array) -> jax.Array:
 ROUNDING_UNITS = 8
 
 
-def step_to(target: Any, expected: Any, params: Any, eps: Any, *sizes: Any) -> Any:
+def step_to(target: Any, expected: Any, params: Any, precision: Any, *sizes: Any) -> Any:
     """The step to a target, for a layer that knows where it left the parameters.
 
     Where they are not there, but for rounding, somebody else has moved them, and that stays: the
@@ -153,21 +153,21 @@ def step_to(target: Any, expected: Any, params: Any, eps: Any, *sizes: Any) -> A
       target: where the layer wants to be.
       expected: where it left the parameters.
       params: where they are.
-      eps: the relative rounding of each leaf, from ``eps_of``.
+      precision: of each leaf, from ``precision_of``.
       sizes: numbers that the last step was rounded at, if they are not the parameters' own.
     """
 
-    def leaf_step(target, expected, param, eps, *sizes):
+    def leaf_step(target, expected, param, finfo, *sizes):
         largest = functools.reduce(jnp.maximum, map(jnp.abs, (param, expected, *sizes)))
-        by_rounding = jnp.abs(param - expected) <= ROUNDING_UNITS * eps * largest
+        by_rounding = jnp.abs(param - expected) <= ROUNDING_UNITS * float(finfo.eps) * largest
         return target - jnp.where(by_rounding, param, expected)
 
-    return jax.tree.map(leaf_step, target, expected, params, eps, *sizes)
+    return jax.tree.map(leaf_step, target, expected, params, precision, *sizes)
 
 
-def eps_of(params: Any) -> Any:
-    """How precise each leaf is."""
-    return jax.tree.map(lambda leaf: float(jnp.finfo(jnp.result_type(leaf)).eps), params)
+def precision_of(params: Any) -> Any:
+    """What each leaf's dtype can tell apart: its ``finfo``."""
+    return jax.tree.map(lambda leaf: jnp.finfo(jnp.result_type(leaf)), params)
 
 
 def in_working_precision(
@@ -175,7 +175,7 @@ def in_working_precision(
 ) -> optax.GradientTransformationExtraArgs:
     """Hand a layer checked trees of one dtype, and cast its updates back to the parameters'.
 
-    One that knows where the parameters should be is told how precise they are: ``eps``.
+    One that knows where the parameters should be is told how precise they are.
     """
 
     def checked_init(params):
@@ -189,7 +189,7 @@ def in_working_precision(
         check_shapes(f"`{name}`", updates, params)
         dtype = working_dtype(params)
         if knows_its_place:
-            extra_args["eps"] = eps_of(params)
+            extra_args["precision"] = precision_of(params)
         step, state = update(cast(updates, dtype), state, cast(params, dtype), **extra_args)
         return jax.tree.map(_narrow, step, params), state
 

@@ -157,7 +157,7 @@ def anytime(
             anytime_learner_state=learner.init(_precision.copy(params, dtype)),
         )
 
-    def update(updates, state, params, *, eps, **extra_args):
+    def update(updates, state, params, *, precision, **extra_args):
         dtype = _precision.working_dtype(params)
         weight = _weight(state.anytime_round, power, dtype)
         learner_step, learner_state = learner.update(
@@ -170,7 +170,7 @@ def anytime(
         next_weight = _weight(state.anytime_round + 1, power, dtype)
         weight_sum = state.anytime_weight_sum + next_weight
         average = _move(state.anytime_average, iterate, next_weight / weight_sum)
-        step = _precision.step_to(average, state.anytime_average, params, eps)
+        step = _precision.step_to(average, state.anytime_average, params, precision)
         return step, AnytimeState(
             anytime_average=average,
             anytime_iterate=iterate,

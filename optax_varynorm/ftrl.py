@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import (
+from optax_varynorm.learners import (
     Certified,
     DirectionBound,
     NoRegretBoundError,
@@ -17,16 +17,16 @@ from optax_varynorm.norms import Geometry, primal_norm, require_geometry
 
 class FTRLState(NamedTuple):
     """Attributes:
+    direction: ``x_t``.
     gradient_sum: ``theta_t``, the sum of the gradients received.
     squared_dual_norm_sum: ``S_t``, the sum of their squared dual norms, each in the norm that
       was current when its point was played.
-    step_size: what the leader is multiplied by, ``x_t = -step_size to_primal(theta)``.
     sum_rounding: what rounding may have done to ``theta`` and to the coins so far, in dual norm.
     """
 
+    direction: optax.Params
     gradient_sum: optax.Updates
     squared_dual_norm_sum: jax.Array
-    step_size: jax.Array
     sum_rounding: jax.Array
 
 
@@ -59,8 +59,12 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
 
     def init(params):
         dtype = _precision.working_dtype(params)
-        zeros = [jnp.zeros((), dtype) for _ in range(3)]
-        return FTRLState(optax.tree.zeros_like(params), *zeros)
+        return FTRLState(
+            direction=optax.tree.zeros_like(params),
+            gradient_sum=optax.tree.zeros_like(params),
+            squared_dual_norm_sum=jnp.zeros((), dtype),
+            sum_rounding=jnp.zeros((), dtype),
+        )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
         del extra_args
@@ -77,16 +81,16 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
             squared_length = norm.squared_dual_norm(after, gradient_sum)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
         is_known = squared_length > 0  # else the leader is zero, or rounding has eaten it
-        step_size = jnp.minimum(
+        factor = jnp.minimum(
             vertex * jax.lax.rsqrt(1 + squared_sum),
             jax.lax.rsqrt(jnp.where(is_known, squared_length, 1)),
         )
-        step_size = jnp.where(is_known, step_size, 0)
-        step = jax.tree.map(lambda p, x: -step_size * p - x, leader, params)
+        direction = optax.tree.scale(-jnp.where(is_known, factor, 0), leader)
         # A sum is rounded where something is added to it, and so are the few sums of a coin.
         ulp = jnp.where(square > 0, jnp.finfo(square.dtype).eps, 0)
         rounding = state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length))
-        return step, FTRLState(gradient_sum, squared_sum, step_size, rounding)
+        new = FTRLState(direction, gradient_sum, squared_sum, rounding)
+        return optax.tree.sub(direction, params), new
 
     def most_lost(state, comparator, norm=None, norm_state=None):
         r"""``thm:constrainedftrl`` for :math:`u / \|u\|`, multiplied by that length.
@@ -113,14 +117,8 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         digits = _precision.inner_rounding(state.gradient_sum, comparator)
         return DirectionBound(length, length * regret + product + digits)
 
-    def displacement(state, params, geometry=None):
-        del params
-        geometry = require_geometry("ftrl_step", geometry)
-        leader = geometry.norm.to_primal(geometry.after, state.gradient_sum)
-        return optax.tree.scale(-state.step_size, leader)
-
     layer = _precision.in_working_precision("ftrl_step", init, update)
-    return Certified(layer, most_lost=most_lost, displacement=displacement)
+    return Certified(layer, most_lost=most_lost, displacement=lambda state, _: state.direction)
 
 
 def sigma_of(norm) -> float:

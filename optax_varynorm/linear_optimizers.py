@@ -7,9 +7,9 @@ that of a loss whose slope in the prediction is at most one, times the features.
 
 import optax
 
-from optax_varynorm.certificates.certified import Certified, CoordinateLearner
 from optax_varynorm.coin_betting import coin_betting, freegrad_betting
 from optax_varynorm.ftrl import ftrl_step
+from optax_varynorm.learners import Certified, CoordinateLearner
 from optax_varynorm.norm_library import feature_cover_norm, feature_size_norm, max_feature_norm
 from optax_varynorm.norms import VaryingNorm
 from optax_varynorm.optimizers import ScaleLearner, choose_by_size

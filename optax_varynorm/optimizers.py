@@ -7,10 +7,10 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm._empty import nothing, size_of
-from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
 from optax_varynorm.ftrl import ftrl_step
+from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.norm_library import (
     diagonal_norm,
     full_matrix_norm,

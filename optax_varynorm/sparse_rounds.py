@@ -13,6 +13,7 @@ from jax.custom_batching import custom_vmap
 from optax_varynorm import _precision
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.ftrl import FTRLState, ftrl_step
+from optax_varynorm.learners import Certified, displacement, telling
 from optax_varynorm.norms import Geometry, NormState, VaryingNorm, cut_to_one
 from optax_varynorm.reductions.per_coordinate import coordinate_learner_of
 from optax_varynorm.two_calls import OnlineLearnerState, predict_then_update
@@ -49,12 +50,10 @@ class Visit(NamedTuple):
     """Attributes:
     indices: which features.
     learners: the ``FeatureState`` of each, which knows the value in this example.
-    directions: ``x_t`` of each.
     """
 
     indices: jax.Array
     learners: Any
-    directions: jax.Array
 
 
 def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> SparseLearner:
@@ -99,7 +98,7 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
                 f"Sparse rounds keep weights in float32 or float64, not {jnp.dtype(dtype)}: call "
                 "`init(size)`, and cast the weights of a prediction instead."
             )
-        return FeatureLearner(*parts, jnp.dtype(dtype))
+        return FeatureLearner(parts.norm, telling(parts.scale_learner), jnp.dtype(dtype))
 
     def learner_in(state):
         return learner_of(len(state.table) - 1, state.table.dtype)
@@ -119,8 +118,8 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
             )
         play = _in_a_long_table(functools.partial(_look_up, learner_in(state).predict))
         shared = [jnp.broadcast_to(number, indices.shape) for number in state.shared]
-        weights, learners, directions = play(state.table, indices, shared, values)
-        return weights, Visit(indices, learners, directions)
+        weights, learners = play(state.table, indices, shared, values)
+        return weights, Visit(indices, learners)
 
     def update(state, visit, gradient):
         learn = _in_a_long_table(functools.partial(_put_back, learner_in(state).update))
@@ -141,7 +140,8 @@ def sparse_predict_then_update(optimizer: optax.GradientTransformation) -> Spars
         learner = learner_in(state)
         known = jax.vmap(learner.from_row, in_axes=(0, None))(state.table[:-1], state.shared)
         fresh = predict_then_update(optimizer).init(jnp.zeros_like(state.table[:-1, 0]))
-        return to_dense(fresh, known, jax.vmap(learner.direction)(known))
+        weights, known = jax.vmap(learner.play)(known)
+        return to_dense(fresh, known, weights)
 
     return SparseLearner(init, predict, update, pack, unpack)
 
@@ -152,9 +152,8 @@ class FeatureState(NamedTuple):
     norm_state: NormState
     skipped_rounds: jax.Array
     clipped_rounds: jax.Array
-    direction_state: FTRLState
-    scale: jax.Array
     charged: CompensatedSum
+    direction_state: FTRLState
     scale_state: optax.OptState
 
 
@@ -168,21 +167,18 @@ def from_dense(dense: OnlineLearnerState) -> FeatureState:
         norm_state=outer.norm_state,
         skipped_rounds=outer.skipped_rounds,
         clipped_rounds=outer.clipped_rounds,
-        direction_state=inner.direction_state,
-        scale=inner.scale,
         charged=inner.charged,
+        direction_state=inner.direction_state,
         scale_state=inner.scale_state,
     )
 
 
-def to_dense(fresh: OnlineLearnerState, known: FeatureState, direction) -> OnlineLearnerState:
-    """A state that never learned, with what is known."""
+def to_dense(fresh: OnlineLearnerState, known: FeatureState, weights) -> OnlineLearnerState:
+    """A state that never learned, with what is known, at these weights."""
     outer = fresh.optimizer_state.anchored_learner_state
     inner = outer.learner_state._replace(
-        direction=direction,
-        direction_state=known.direction_state,
-        scale=known.scale,
         charged=known.charged,
+        direction_state=known.direction_state,
         scale_state=known.scale_state,
     )
     outer = outer._replace(
@@ -192,7 +188,7 @@ def to_dense(fresh: OnlineLearnerState, known: FeatureState, direction) -> Onlin
         learner_state=inner,
     )
     anchored = fresh.optimizer_state._replace(anchored_learner_state=outer)
-    return fresh._replace(played_point=known.scale * direction, optimizer_state=anchored)
+    return fresh._replace(played_point=weights, optimizer_state=anchored)
 
 
 class FeatureLearner(NamedTuple):
@@ -200,12 +196,12 @@ class FeatureLearner(NamedTuple):
 
     Attributes:
       norm: ``feature_size_norm(...)``.
-      bettor: the scale learner.
+      bettor: the scale learner, which tells its displacement.
       dtype: of all numbers.
     """
 
     norm: VaryingNorm
-    bettor: optax.GradientTransformationExtraArgs
+    bettor: Certified
     dtype: jnp.dtype
 
     def start(self) -> FeatureState:
@@ -214,9 +210,8 @@ class FeatureLearner(NamedTuple):
             norm_state=self.norm.init(zero),
             skipped_rounds=none,
             clipped_rounds=none,
-            direction_state=ftrl_step().init(zero),
-            scale=zero,
             charged=CompensatedSum.zeros_like(zero),
+            direction_state=ftrl_step().init(zero),
             scale_state=self.bettor.init(zero),
         )
 
@@ -245,15 +240,23 @@ class FeatureLearner(NamedTuple):
         return [False] * others + of_bettor
 
     def predict(self, row, shared, value):
-        """``w_t``, the state that has seen the value, and ``x_t``."""
+        """``w_t``, and the state that has seen the value."""
         state = self.from_row(row, shared)
         assert self.norm.announce is not None
         norm_state = self.norm.announce(state.norm_state, _precision.finite(value))
-        state = state._replace(norm_state=norm_state)
-        direction = self.direction(state)
-        return state.scale * direction, state, direction
+        return self.play(state._replace(norm_state=norm_state))
 
-    def update(self, state, direction, gradient):
+    def play(self, state: FeatureState) -> tuple[jax.Array, FeatureState]:
+        """The weight in the norm that has seen the next value: ``eqn:ftrl``, times the scale."""
+        geometry = Geometry(self.norm, state.norm_state, state.norm_state)
+        direction_state = self._follow(jnp.zeros((), self.dtype), state.direction_state, geometry)
+        state = state._replace(direction_state=direction_state)
+        return direction_state.direction * self.scale(state), state
+
+    def scale(self, state: FeatureState) -> jax.Array:
+        return displacement(self.bettor, state.scale_state, state.direction_state.direction)
+
+    def update(self, state, gradient):
         """The row that has learned from the gradient."""
         before = state.norm_state
         reading = self.norm.measure(before, gradient)
@@ -262,28 +265,20 @@ class FeatureLearner(NamedTuple):
         received = share * reading.known
         after = self.norm.grow(before, reading._replace(share=share))
         geometry = Geometry(self.norm, before, after, received, squared_dual_norm)
-        _, direction_state = self._follow(received, state.direction_state, geometry)
-        coin = received * direction
-        step, scale_state = self.bettor.update(coin, state.scale_state, state.scale)
+        coin, scale = received * state.direction_state.direction, self.scale(state)
+        _, scale_state = self.bettor.update(coin, state.scale_state, scale)
         learned = FeatureState(
             norm_state=after,
             skipped_rounds=state.skipped_rounds + (~reading.usable).astype(jnp.int32),
             clipped_rounds=state.clipped_rounds + (share < 1).astype(jnp.int32),
-            direction_state=direction_state,
-            scale=state.scale + step,
-            charged=state.charged.plus(coin * state.scale),
+            charged=state.charged.plus(coin * scale),
+            direction_state=self._follow(received, state.direction_state, geometry),
             scale_state=scale_state,
         )
         return self.to_row(learned)[0]
 
-    def direction(self, state: FeatureState) -> jax.Array:
-        """``x_{t+1}`` of ``eqn:ftrl``, in the norm that has seen the next value."""
-        geometry = Geometry(self.norm, state.norm_state, state.norm_state)
-        return self._follow(jnp.zeros((), self.dtype), state.direction_state, geometry)[0]
-
-    def _follow(self, gradient, state, geometry):
-        """``ftrl_step`` from zero, so that the step is the point."""
-        return ftrl_step().update(gradient, state, jnp.zeros_like(gradient), geometry=geometry)
+    def _follow(self, gradient, state: FTRLState, geometry: Geometry) -> FTRLState:
+        return ftrl_step().update(gradient, state, state.direction, geometry=geometry)[1]
 
 
 def _look_up(predict, table, indices, shared, values):

@@ -28,7 +28,7 @@ def test_the_step_minimizes_its_objective(x64, norm, length):
         state = norm.observe_gradient(state, gradient)
     theta = length * jnp.array([0.3, -1.0, 0.5])
     learner = vn.ftrl_step()
-    before = vn.FTRLState(theta, jnp.asarray(2.0), jnp.asarray(0.0))
+    before = vn.FTRLState(jnp.zeros(3), theta, jnp.asarray(2.0), jnp.asarray(0.0))
     geometry = vn.Geometry(norm, state, state)
     point, _ = learner.update(jnp.zeros(3), before, jnp.zeros(3), geometry=geometry)
 

@@ -11,6 +11,7 @@ ORDER = (
     {"_arguments", "_empty", "_batches", "_in_place", "_blocks", "_float64", "_sequences"},
     {"_precision", "kernels"},
     {"norms"},
+    {"learners"},
     {"domains", "coin_betting"},
     {"norm_library", "certificates"},
     {"ftrl", "checking", "complaints"},

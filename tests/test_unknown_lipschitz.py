@@ -249,11 +249,11 @@ def test_the_direction_is_that_of_the_sum_after_a_new_start(root, x64):
     game = play(learner(norm), jnp.asarray(gradients), jnp.zeros(6))
     state = jax.tree.map(jnp.asarray, game.final_state)
     assert state.norm_state.unit > 1e3
-    direction, ftrl = state.learner_state.direction, state.learner_state.direction_state
+    ftrl = state.learner_state.direction_state
     primal = norm.to_primal(state.norm_state, ftrl.gradient_sum)
     vertex = np.sqrt(0.5) / np.sqrt(1 + ftrl.squared_dual_norm_sum)
     factor = min(vertex, 1 / np.sqrt(ftrl.gradient_sum @ primal))
-    np.testing.assert_allclose(direction, -factor * primal, rtol=1e-9)
+    np.testing.assert_allclose(ftrl.direction, -factor * primal, rtol=1e-9)
 
 
 @pytest.mark.slow

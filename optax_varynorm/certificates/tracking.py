@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.domains import Domain
 from optax_varynorm.domains.domain import require_like
+from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.norms import select
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.certificates.certified import Certified
 from optax_varynorm.coin_betting import wealth
+from optax_varynorm.learners import Certified
 
 
 class ConstrainedBetsState(NamedTuple):
@@ -102,7 +102,7 @@ def constrained_bets(
             bettor_state=bettor.init(optax.tree.zeros_like(params)),
         )
 
-    def update(updates, state, params, *, eps, **extra_args):
+    def update(updates, state, params, *, precision, **extra_args):
         pushes_outward = jax.tree.map(
             lambda bet, limit, coin: (jnp.abs(bet) > limit) & (coin * jnp.sign(bet) < 0),
             state.unconstrained_bet,
@@ -122,13 +122,13 @@ def constrained_bets(
             + wealth.count(wealth.is_out_of_range, withheld),
             bettor_state=bettor_state,
         )
-        return _precision.step_to(_bet(new), _bet(state), params, eps, state.bet_radius), new
+        return _precision.step_to(_bet(new), _bet(state), params, precision, state.bet_radius), new
 
     layer = _precision.in_working_precision("constrained_bets", init, update, knows_its_place=True)
     return Certified(layer, displacement=_displacement)
 
 
-def _displacement(state: ConstrainedBetsState, *_) -> optax.Params:
+def _displacement(state: ConstrainedBetsState, _=None) -> optax.Params:
     return jax.tree.map(
         lambda bet, limit: jnp.clip(bet, -limit, limit), state.unconstrained_bet, state.bet_radius
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.certificates.certified import Certified
+from optax_varynorm.learners import Certified
 
 
 def largest_log_wealth(dtype) -> float:
@@ -63,7 +63,7 @@ def bettor(
         }
         return start(params, common)
 
-    def update(updates, state, params, *, eps, **extra_args):
+    def update(updates, state, params, *, precision, **extra_args):
         del extra_args
         limit = largest_log_wealth(_precision.working_dtype(params))
         coin = jax.tree.map(cut_coin, updates)
@@ -79,10 +79,9 @@ def bettor(
         new = choose_fraction(settled, coin)
         # A bet is rounded at the size of the bet before it, which a fall of wealth leaves behind.
         wealth = jax.tree.map(jnp.exp, state.log_wealth)
-        return _precision.step_to(bet(new), bet(state), params, eps, wealth), new
+        return _precision.step_to(bet(new), bet(state), params, precision, wealth), new
 
-    def displacement(state, params, *_):
-        del params
+    def displacement(state, _):
         return jax.tree.map(lambda v, log: v * jnp.exp(log), state.bet_fraction, state.log_wealth)
 
     layer = _precision.in_working_precision(name, init, update, knows_its_place=True)

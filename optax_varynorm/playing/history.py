@@ -8,7 +8,7 @@ import numpy as np
 import optax
 
 from optax_varynorm.certificates import regret, regret_bound
-from optax_varynorm.certificates.certified import NoRegretBoundError
+from optax_varynorm.learners import NoRegretBoundError
 
 
 class History(NamedTuple):

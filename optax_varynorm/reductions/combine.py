@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
+from optax_varynorm.learners import Certified, displacement_of, slack_of
 
 
 class CombineState(NamedTuple):

@@ -8,7 +8,7 @@ import optax
 
 from optax_varynorm import _precision
 from optax_varynorm._empty import nothing
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.reductions.anchored import AnchoredState, anchored
 
 # The part of a gradient that is heard where its leaf does not follow: little enough for no wealth

@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 from optax_varynorm import _precision
 from optax_varynorm._blocks import Blocks, require_largest
 from optax_varynorm._empty import nothing, size_of
-from optax_varynorm.certificates.certified import Certified, slack_of
+from optax_varynorm.learners import Certified, slack_of
 
 
 def per_block(

@@ -6,7 +6,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.certified import (
+from optax_varynorm.learners import (
     Certified,
     CoordinateLearner,
     displacement_of,

@@ -9,10 +9,10 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.certificates.bounds import SURROGATE_FACTOR
-from optax_varynorm.certificates.certified import Certified, slack_of
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.domains import Domain
-from optax_varynorm.norms import Geometry, require_geometry
+from optax_varynorm.learners import Certified, slack_of
+from optax_varynorm.norms import require_geometry
 
 DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
 
@@ -115,7 +115,9 @@ def project(
             inaccurate_projections=jnp.zeros((), jnp.int32),
         )
 
-    def update(updates, state, params, *, eps, geometry: Geometry | None = None, **extra_args):
+    def update(
+        updates, state, params, *, precision, geometry: Geometry | None = None, **extra_args
+    ):
         geometry = require_geometry("project", geometry)
         norm, after = geometry.norm, geometry.after
         if surrogate == "tight" and not norm.is_quadratic:
@@ -155,7 +157,7 @@ def project(
         allowed = DEFAULT_TOLERANCE[error.dtype] if tolerance is None else tolerance
         # Not `error > allowed`: an error that is no number counts.
         inaccurate = ~(error <= allowed)
-        step = _precision.step_to(projection.point, state.projected, params, eps)
+        step = _precision.step_to(projection.point, state.projected, params, precision)
         return step, ProjectState(
             unprojected=unprojected,
             projected=projection.point,

@@ -2,28 +2,23 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
 from optax_varynorm.certificates.bettor_bound import bettor_bound, coins_refused, wealth_rounding
-from optax_varynorm.certificates.certified import Certified, displacement_of, most_lost_of
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.coin_betting import coin_betting
+from optax_varynorm.learners import Certified, displacement, telling
 
 
 class ScaleByCoinBettingState(NamedTuple):
     r"""Attributes:
-    direction: ``x_t``, what the direction learner plays, around zero.
-    scale: ``y_t``, what the scale learner plays.
     charged: :math:`\sum_i \langle g_i, y_i x_i\rangle`, what the gradients received cost so far.
-    direction_state: state of the direction learner.
-    scale_state: state of the scale learner.
+    direction_state: state of the direction learner, which tells ``x_t``.
+    scale_state: state of the scale learner, which tells ``y_t``.
     """
 
-    direction: optax.Params
-    scale: jax.Array
     charged: CompensatedSum
     direction_state: optax.OptState
     scale_state: optax.OptState
@@ -55,54 +50,45 @@ def scale_by_coin_betting(
     >>> learner = vn.scale_by_coin_betting(vn.ftrl_step(), bettor)
     >>> optimizer = vn.with_varying_norm(vn.full_matrix_norm(), learner)
     """
-    most_lost, told_direction = most_lost_of(direction_learner), displacement_of(direction_learner)
-    direction_learner = optax.with_extra_args_support(direction_learner)
-    scale_learner = coin_betting() if scale_learner is None else scale_learner
-    told_scale = displacement_of(scale_learner)
-    scale_learner = optax.with_extra_args_support(scale_learner)
+    direction_learner = telling(direction_learner)
+    scale_learner = telling(coin_betting() if scale_learner is None else scale_learner)
+
+    def factors(state, like):
+        """``x_t``, and ``y_t``, by what the learners know: their steps add up to less precise ones.
+
+        A norm may grow by many decades in one round. What is left of a direction would then be lost
+        in the last digits of what it was.
+        """
+        number = jnp.zeros((), _precision.working_dtype(like))
+        return (
+            displacement(direction_learner, state.direction_state, like),
+            displacement(scale_learner, state.scale_state, number),
+        )
 
     def init(params):
-        scale = jnp.zeros((), _precision.working_dtype(params))
+        number = jnp.zeros((), _precision.working_dtype(params))
         return ScaleByCoinBettingState(
-            direction=optax.tree.zeros_like(params),
-            scale=scale,
-            charged=CompensatedSum.zeros_like(scale),
+            charged=CompensatedSum.zeros_like(number),
             direction_state=direction_learner.init(optax.tree.zeros_like(params)),
-            scale_state=scale_learner.init(jnp.zeros_like(scale)),
+            scale_state=scale_learner.init(number),
         )
 
     def update(updates, state, params, *, geometry=None, **extra_args):
-        del params
-        coin = _precision.inner(updates, state.direction)
-        direction_step, direction_state = direction_learner.update(
-            updates, state.direction_state, state.direction, geometry=geometry, **extra_args
+        direction, scale = factors(state, params)
+        coin = _precision.inner(updates, direction)
+        _, direction_state = direction_learner.update(
+            updates, state.direction_state, direction, geometry=geometry, **extra_args
         )
-        if told_direction is None:
-            direction = optax.tree.add(state.direction, direction_step)
-        else:
-            # Not by adding: a norm may grow by many decades in one round, and the direction shrink.
-            direction = told_direction(direction_state, updates, geometry)
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
-        scale_step, scale_state = scale_learner.update(
-            coin, state.scale_state, state.scale, **extra_args
+        _, scale_state = scale_learner.update(coin, state.scale_state, scale, **extra_args)
+        new = ScaleByCoinBettingState(
+            state.charged.plus(coin * scale), direction_state, scale_state
         )
-        scale = state.scale + scale_step
-        if told_scale is not None:
-            scale = told_scale(scale_state, scale)
-        step = jax.tree.map(
-            lambda x, old: scale * x - state.scale * old, direction, state.direction
-        )
-        return step, ScaleByCoinBettingState(
-            direction=direction,
-            scale=scale,
-            charged=state.charged.plus(coin * state.scale),
-            direction_state=direction_state,
-            scale_state=scale_state,
-        )
+        return optax.tree.sub(point(new, params), point(state, params)), new
 
     def slack(state, comparator, norm=None, norm_state=None):
         # thm:1dred: the bettor's regret against the length, and the direction learner's.
-        length, most_lost_by_direction = most_lost(
+        length, most_lost_by_direction = direction_learner.most_lost(
             state.direction_state, comparator, norm, norm_state
         )
         charged = state.charged.value()
@@ -113,12 +99,12 @@ def scale_by_coin_betting(
         refused = coins_refused(state.scale_state) > 0
         return jnp.where(refused, jnp.inf, found + (most_lost_by_direction - charged))
 
-    def displacement(state, params):
-        del params
-        return optax.tree.scale(state.scale, state.direction)
+    def point(state, params):
+        direction, scale = factors(state, params)
+        return optax.tree.scale(scale, direction)
 
     return Certified(
         _precision.in_working_precision("scale_by_coin_betting", init, update),
         slack,
-        displacement=displacement,
+        displacement=point,
     )

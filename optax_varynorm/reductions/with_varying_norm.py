@@ -8,7 +8,7 @@ import optax
 
 from optax_varynorm import _precision
 from optax_varynorm._in_place import rarely
-from optax_varynorm.certificates.certified import Certified, displacement_of, slack_of
+from optax_varynorm.learners import Certified, displacement_of, slack_of
 from optax_varynorm.norms import Geometry, NormState, VaryingNorm, cut_to_one
 from optax_varynorm.reductions._features import require_features
 

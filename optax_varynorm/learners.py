@@ -1,4 +1,4 @@
-r"""Learners that know what their theorem still allows.
+r"""What a learner may tell of itself: where it is, and what its theorem still allows.
 
 A learner that received the gradients :math:`r_t` and played the displacements :math:`z_t` knows by
 its wealth what it was charged, :math:`C = \sum_t \langle r_t, z_t\rangle`, and by its theorem
@@ -24,13 +24,14 @@ from typing import NamedTuple
 import jax
 import optax
 
+from optax_varynorm import _precision
 from optax_varynorm.norms import VaryingNorm
 
 # (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
 # the norm of the round that an outer layer provides, or `None`.
 Slack = Callable[..., jax.Array]
-# (state, params, geometry) -> z_t; the last one if an outer layer provides it.
-Displacement = Callable[..., optax.Params]
+# (state, a tree like the parameters) -> z_t.
+Displacement = Callable[[optax.OptState, optax.Params], optax.Params]
 
 
 class DirectionBound(NamedTuple):
@@ -76,8 +77,8 @@ class Certified(optax.GradientTransformationExtraArgs):
     Attributes:
       slack: of a learner: see ``Slack``.
       most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``.
-      displacement: from a state and the parameters, for their shapes, to :math:`z_t`, what all
-        updates so far add up to but for rounding; ``None`` if the state does not tell.
+      displacement: from a state, and a tree like the parameters for its shapes, to :math:`z_t`:
+        what all updates so far add up to but for rounding; ``None`` if the state does not tell.
       coordinate_learner: from a number of parameters to the parts of Algorithm 3, if it is that.
     """
 
@@ -117,6 +118,53 @@ def displacement_of(learner: optax.GradientTransformation) -> Displacement | Non
     return getattr(learner, "displacement", None)
 
 
+def displacement(learner: Certified, state: optax.OptState, like: optax.Params) -> optax.Params:
+    """What a learner tells that tells it: see ``telling``."""
+    assert learner.displacement is not None
+    return learner.displacement(state, like)
+
+
 def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., DirectionBound]:
     """The bound of a direction learner, likewise."""
     return getattr(learner, "most_lost", _unknown)
+
+
+class TellingState(NamedTuple):
+    """Attributes:
+    moved_by: the sum of the learner's updates.
+    told_learner_state: state of the learner.
+    """
+
+    moved_by: optax.Params
+    told_learner_state: optax.OptState
+
+
+def telling(learner: optax.GradientTransformation) -> Certified:
+    """The learner; if its state does not tell its displacement, one whose state adds it up."""
+    if displacement_of(learner) is not None:
+        assert isinstance(learner, Certified)
+        return learner
+    update_learner = optax.with_extra_args_support(learner).update
+
+    def init(params):
+        dtype = _precision.working_dtype(params)
+        zeros = _precision.cast(optax.tree.zeros_like(params), dtype)
+        return TellingState(zeros, learner.init(params))
+
+    def update(updates, state, params=None, **extra_args):
+        step, learner_state = update_learner(
+            updates, state.told_learner_state, params, **extra_args
+        )
+        dtype = _precision.working_dtype(state.moved_by)
+        moved_by = optax.tree.add(state.moved_by, _precision.cast(step, dtype))
+        return step, TellingState(moved_by, learner_state)
+
+    def of_learner(claim):
+        return lambda state, *arguments: claim(state.told_learner_state, *arguments)
+
+    return Certified(
+        optax.GradientTransformationExtraArgs(init, update),
+        of_learner(slack_of(learner)),
+        of_learner(most_lost_of(learner)),
+        displacement=lambda state, _: state.moved_by,
+    )
