@@ -46,8 +46,8 @@ def cast(tree: Any, dtype: jnp.dtype) -> Any:
     return jax.tree.map(cast_leaf, tree)
 
 
-def copy(tree: Any, dtype: jnp.dtype) -> Any:
-    """A cast that never aliases its input, so that parameters and state can both be donated."""
+def copy(tree: Any, dtype: jnp.dtype | None = None) -> Any:
+    """A copy or cast that never aliases, so that parameters and state can both be donated."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype, copy=True), tree)
 
 
@@ -159,10 +159,15 @@ def step_to(target: Any, expected: Any, params: Any, precision: Any, *sizes: Any
 
     def leaf_step(target, expected, param, finfo, *sizes):
         largest = functools.reduce(jnp.maximum, map(jnp.abs, (param, expected, *sizes)))
-        by_rounding = jnp.abs(param - expected) <= ROUNDING_UNITS * float(finfo.eps) * largest
+        by_rounding = jnp.abs(param - expected) <= rounding_of(largest, finfo)
         return target - jnp.where(by_rounding, param, expected)
 
     return jax.tree.map(leaf_step, target, expected, params, precision, *sizes)
+
+
+def rounding_of(size: jax.Array, finfo: jnp.finfo | None = None) -> jax.Array:
+    """As much as rounding may change sums of numbers of this size, in their dtype or another."""
+    return ROUNDING_UNITS * float((finfo or jnp.finfo(size.dtype)).eps) * size
 
 
 def precision_of(params: Any) -> Any:
@@ -204,6 +209,12 @@ def _narrow(step, param):
         start = jnp.asarray(param, step.dtype)
         step = jnp.clip(jnp.clip(start + step, low, high) - start, low, high)
     return step.astype(dtype)
+
+
+def arrival(starts: Any, targets: Any) -> Any:
+    """Where parameters that start here arrive when they are sent to a target, in their dtypes."""
+    steps = jax.tree.map(lambda target, start: target - start.astype(target.dtype), targets, starts)
+    return optax.apply_updates(starts, jax.tree.map(_narrow, steps, starts))
 
 
 def check_shapes(name: str, updates: Any, params: Any) -> None:

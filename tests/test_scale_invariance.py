@@ -20,9 +20,11 @@ OPTIMIZERS = {
     "Kempka": vn.diagonal_scale_invariant(EPSILON, with_gradients=True),
     "algorithm 4, max": vn.full_matrix_scale_invariant(EPSILON, cover="max", capacity=64),
     "algorithm 4, span": vn.full_matrix_scale_invariant(EPSILON),
-    "algorithm 4, coordinate": vn.with_varying_norm(
-        vn.feature_cover_norm("coordinate"),
-        vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON)),
+    "algorithm 4, coordinate": vn.anchored(
+        vn.with_varying_norm(
+            vn.feature_cover_norm("coordinate"),
+            vn.scale_by_coin_betting(vn.ftrl_step(), vn.coin_betting(EPSILON)),
+        )
     ),
     "combined": vn.scale_invariant(EPSILON, scale_learner=vn.coin_betting),
     "default": vn.scale_invariant(),

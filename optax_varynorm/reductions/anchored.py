@@ -13,10 +13,12 @@ from optax_varynorm.learners import Certified, displacement, telling
 class AnchoredState(NamedTuple):
     """Attributes:
     anchor: where the learner's displacements start: ``w_1``, and what others added to it.
+    left_from: the parameters before the last step.
     anchored_learner_state: state of the learner, which tells its displacement.
     """
 
     anchor: optax.Params
+    left_from: optax.Params
     anchored_learner_state: optax.OptState
 
 
@@ -27,8 +29,10 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
     and would stall; those of float32 drift from the learner's displacement by the rounding of all
     steps so far. This layer keeps the starting point, in float32 at least, and returns the
     difference from the parameters to that point plus the learner's displacement, which is the sum
-    of its updates if its state does not know better. What others do to the parameters stays, if
-    their dtype can tell it from rounding.
+    of its updates if its state does not know better. What others do to the parameters stays: the
+    parameters are where the last step led, or somebody has moved them. On narrow parameters a later
+    transformation that scales steps below their last digit stops them; put it inside:
+    ``anchored(optax.chain(optimizer, schedule))``.
 
     The ready-made optimizers do this for parameters narrower than float32, those of linear models
     always.
@@ -53,28 +57,36 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
 
     def init(params):
         dtype = _precision.working_dtype(params)
-        return AnchoredState(_precision.copy(params, dtype), learner.init(params))
+        return AnchoredState(
+            anchor=_precision.copy(params, dtype),
+            left_from=_precision.copy(params),
+            anchored_learner_state=learner.init(_precision.copy(params, dtype)),
+        )
 
     def update(updates, state, params, *, precision, **extra_args):
-        expected = jax.tree.map(
-            lambda point, finfo: jnp.clip(point, float(finfo.min), float(finfo.max)),
-            point_of(state.anchor, state.anchored_learner_state),
-            precision,
-        )
-        # What somebody else added: where the parameters are, if that is not where they were sent.
-        stay = _precision.step_to(expected, expected, params, precision)
-        added = jax.tree.map(
-            lambda param, here, back: jnp.where(back == 0, param - here, 0), params, expected, stay
-        )
+        expected = point_of(state.anchor, state.anchored_learner_state)
+        arrived = _precision.arrival(state.left_from, expected)
+        added = jax.tree.map(_moved_by_others, params, arrived, state.left_from)
         anchor = optax.tree.add(state.anchor, added)
         _, learner_state = learner.update(
             updates, state.anchored_learner_state, optax.tree.add(expected, added), **extra_args
         )
-        target = point_of(anchor, learner_state)
-        return optax.tree.sub(target, params), AnchoredState(anchor, learner_state)
+        left_from = jax.tree.map(lambda here, finfo: here.astype(finfo.dtype), params, precision)
+        step = optax.tree.sub(point_of(anchor, learner_state), params)
+        return step, AnchoredState(anchor, left_from, learner_state)
 
     def slack(state, comparator, *geometry):
         return learner.slack(state.anchored_learner_state, comparator, *geometry)
 
     layer = _precision.in_working_precision("anchored", init, update, knows_its_place=True)
-    return Certified(layer, slack)
+    return Certified(layer._replace(init=init), slack)
+
+
+def _moved_by_others(param, arrived, left_from):
+    """From where a step arrived to where the parameter is, but for rounding of that step.
+
+    Other programs may round a sum differently: in its last digits, if not in the parameter's.
+    """
+    sizes = jnp.maximum(jnp.abs(arrived), jnp.abs(left_from)).astype(param.dtype)
+    moved = param - arrived.astype(param.dtype)
+    return jnp.where(jnp.abs(moved) <= _precision.rounding_of(sizes), 0, moved)

@@ -115,9 +115,7 @@ def project(
             inaccurate_projections=jnp.zeros((), jnp.int32),
         )
 
-    def update(
-        updates, state, params, *, precision, geometry: Geometry | None = None, **extra_args
-    ):
+    def update(updates, state, params, *, precision, geometry=None, **extra_args):
         geometry = require_geometry("project", geometry)
         norm, after = geometry.norm, geometry.after
         if surrogate == "tight" and not norm.is_quadratic:
