@@ -35,6 +35,7 @@ from optax_varynorm.coin_betting import (
     freegrad_betting,
     kt_betting,
 )
+from optax_varynorm.counts import counts
 from optax_varynorm.domains import (
     Constraint,
     Domain,
@@ -165,6 +166,7 @@ __all__ = [
     "coin_betting",
     "combine",
     "constrained_bets",
+    "counts",
     "custom_norm",
     "diagonal",
     "diagonal_norm",

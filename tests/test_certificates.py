@@ -437,3 +437,62 @@ def test_squares_are_those_of_what_was_received(x64):
     inner = state.grounded_learner_state.learner_state
     squares = inner.direction_state.squared_dual_norm_sum
     np.testing.assert_allclose(squares, 0 + 1 + 0.25, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [vn.varynorm, vn.fixed_norm])
+def test_there_is_no_proof_where_points_of_the_average_were_left_out(make):
+    """Gradients of 1e20 cannot be squared: learners skip them, the average has their points."""
+    ball = vn.l2_ball(10.0)
+    optimizer = vn.with_averaging(vn.track_regret(make(domain=ball)))
+
+    def cliff(w):
+        return jnp.maximum(jnp.abs(w[0] - 1), 1e20 * (w[0] - 1.1)) + jnp.abs(w[1])
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(jax.grad(cliff)(params), state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    start = jnp.zeros(2)
+    (_, state), _ = jax.lax.scan(step, (start, optimizer.init(start)), length=300)
+    assert cliff(vn.averaged_params(state)) <= vn.certified_gap(state, ball)
+
+
+@pytest.mark.slow
+def test_a_promise_broken_for_long_leaves_the_bound_true_in_float32():
+    """Gradients a hundred times too long, 600,000 of them."""
+    box = vn.box(-1.0, 1.0)
+    optimizer = vn.track_regret(
+        vn.varynorm(scale_learner=vn.kt_betting, lipschitz=0.0065, domain=box)
+    )
+
+    def step(carry, gradient):
+        params, state = carry
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    start = jnp.zeros(2)
+    for drift in ([0.3, -0.01], [0.0, 0.0]):
+        gradients = jax.random.normal(jax.random.key(0), (600_000, 2)) + jnp.array([drift])
+        (_, state), _ = jax.lax.scan(step, (start, optimizer.init(start)), gradients)
+        for comparator in jnp.array([[0.0, 0.0], [-1, 1], [1, 1], [-1, -1], [0.5, -0.3]]):
+            regret = vn.regret(state, comparator)
+            assert regret <= vn.regret_bound(optimizer, state, comparator)
+
+
+@pytest.mark.parametrize("make", [vn.fixed_norm, vn.diagonal, vn.full_matrix, vn.varynorm])
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+def test_bounds_allow_for_the_rounding_of_their_sums(make, wide):
+    """Against comparators as close as rounding, where all that a bound is made of cancels."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(wide):
+        gradients = rng.normal(size=(60, 20, 3)) * 10.0 ** rng.normal(size=(60, 1, 3))
+        gradients[::3] = 0
+        gradients[1::3, 1:] = 0
+        comparators = rng.normal(size=(60, 8, 3)) * 10.0 ** rng.uniform(-14, -8, size=(60, 8, 1))
+        optimizer = make()
+        dtype = jnp.float64 if wide else jnp.float32
+        _, regrets, bounds, _ = jax.vmap(lambda g, u: play_tracked(optimizer, g, u, u[0] * 0))(
+            jnp.asarray(gradients, dtype), jnp.asarray(comparators, dtype)
+        )
+    assert np.all(np.asarray(regrets) <= np.asarray(bounds))

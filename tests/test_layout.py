@@ -8,7 +8,16 @@ import optax_varynorm
 PACKAGE = pathlib.Path(optax_varynorm.__file__).parent
 # From the ground up. A folder or module may import those before it, and itself.
 ORDER = (
-    {"_arguments", "_empty", "_batches", "_in_place", "_blocks", "_float64", "_sequences"},
+    {
+        "_arguments",
+        "_empty",
+        "counts",
+        "_batches",
+        "_in_place",
+        "_blocks",
+        "_float64",
+        "_sequences",
+    },
     {"_precision", "kernels"},
     {"norms"},
     {"learners"},

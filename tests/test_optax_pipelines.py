@@ -331,3 +331,23 @@ def test_extra_arguments_pass_through():
     state = optimizer.init(jnp.zeros(2))
     updates, _ = optimizer.update(jnp.ones(2) / 2, state, jnp.zeros(2), value=2.0)
     np.testing.assert_allclose(updates, -0.01, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [vn.fixed_norm, vn.diagonal])
+def test_derivatives_of_both_modes_where_there_is_no_matrix(make, x64):
+    """Of the loss after some rounds, by where they started."""
+    optimizer = make()
+
+    def final_loss(params):
+        def step(carry, _):
+            params, state = carry
+            updates, state = optimizer.update(2 * (params - 0.3), state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        (params, _), _ = jax.lax.scan(step, (params, optimizer.init(params)), length=5)
+        return jnp.sum((params - 0.3) ** 2)
+
+    start, shift = jnp.array([1.0, 2.0]), 1e-6 * jnp.array([1.0, -0.5])
+    difference = (final_loss(start + shift) - final_loss(start - shift)) / 2
+    np.testing.assert_allclose(jax.grad(final_loss)(start) @ shift, difference, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(final_loss, (start,), (shift,))[1], difference, rtol=1e-6)

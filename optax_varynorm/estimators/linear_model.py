@@ -11,6 +11,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from optax_varynorm.counts import counts
 from optax_varynorm.estimators import sparse_stream, stream
 
 
@@ -79,8 +80,7 @@ class OnlineLinearModel(BaseEstimator):
         self._loss_sum += float(np.dot(np.float64(losses), np.float64(weights[order])))
         self._weight_sum += float(np.sum(weights, dtype=np.float64))
         self.progressive_loss_ = self._loss_sum / self._weight_sum if self._weight_sum else np.nan
-        clipped = optax.tree.get_all_with_path(self._played.learner_states, "clipped_rounds")
-        self.clipped_rounds_ = max((int(np.max(count)) for _, count in clipped), default=0)
+        self.clipped_rounds_ = int(counts(self._played.learner_states).get("clipped_rounds", 0))
         in_given_order = np.argsort(order)
         self.progressive_losses_ = losses[in_given_order]
         return scores[in_given_order]

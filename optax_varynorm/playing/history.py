@@ -8,6 +8,7 @@ import numpy as np
 import optax
 
 from optax_varynorm.certificates import regret, regret_bound
+from optax_varynorm.counts import counts
 from optax_varynorm.learners import NoRegretBoundError
 
 
@@ -47,7 +48,7 @@ def record_round(loss: jax.Array, state: optax.OptState, comparator: optax.Param
         losses=jnp.asarray(loss),
         regret=None if comparator is None else regret(state, comparator),
         wealth=_wealth(state),
-        clipped=_clipped(state),
+        clipped=counts(state).get("clipped_rounds"),
     )
 
 
@@ -66,18 +67,6 @@ def known_bound(
 
 
 def _wealth(state):
-    found = [jnp.exp(leaf) for leaf in _leaves_named(state, "log_wealth")]
-    return sum(map(jnp.sum, found[1:]), start=jnp.sum(found[0])) if found else None
-
-
-def _clipped(state):
-    found = [jnp.max(leaf, initial=0) for leaf in _leaves_named(state, "clipped_rounds")]
-    return jnp.max(jnp.stack(found)) if found else None
-
-
-def _leaves_named(state, name):
-    return [
-        leaf
-        for _, tree in optax.tree.get_all_with_path(state, name)
-        for leaf in jax.tree.leaves(tree)
-    ]
+    found = optax.tree.get_all_with_path(state, "log_wealth")
+    leaves = jax.tree.leaves([tree for _, tree in found])
+    return sum(jnp.sum(jnp.exp(leaf)) for leaf in leaves) if leaves else None
