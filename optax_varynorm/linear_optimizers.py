@@ -126,7 +126,9 @@ def _a_learner_a_feature(with_gradients, epsilon, scale_learner):
     """Algorithm 3, and the parts of it that each feature has of its own."""
     parts = CoordinateLearner(feature_size_norm(with_gradients), scale_learner(epsilon))
     learner = scale_by_coin_betting(ftrl_step(), parts.scale_learner)
-    return per_coordinate(with_varying_norm(parts.norm, learner)), parts
+    # Units are those of the features, which are known beforehand.
+    by_feature = per_coordinate(with_varying_norm(parts.norm, learner), smallest_first=0.0)
+    return by_feature, parts
 
 
 def _learn(norm: VaryingNorm, epsilon, scale_learner) -> optax.GradientTransformation:

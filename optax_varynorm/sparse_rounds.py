@@ -161,7 +161,7 @@ class FeatureState(NamedTuple):
 
 
 def from_dense(dense: OnlineLearnerState) -> FeatureState:
-    outer = dense.optimizer_state.anchored_learner_state
+    (outer,) = dense.optimizer_state.anchored_learner_state.part_states
     inner = outer.learner_state
     return FeatureState(
         norm_state=outer.norm_state,
@@ -175,7 +175,8 @@ def from_dense(dense: OnlineLearnerState) -> FeatureState:
 
 def to_dense(fresh: OnlineLearnerState, known: FeatureState, weights) -> OnlineLearnerState:
     """A state that never learned, with what is known, at these weights."""
-    outer = fresh.optimizer_state.anchored_learner_state
+    parts = fresh.optimizer_state.anchored_learner_state
+    (outer,) = parts.part_states
     inner = outer.learner_state._replace(
         charged=known.charged,
         direction_state=known.direction_state,
@@ -187,7 +188,9 @@ def to_dense(fresh: OnlineLearnerState, known: FeatureState, weights) -> OnlineL
         clipped_rounds=known.clipped_rounds,
         learner_state=inner,
     )
-    anchored = fresh.optimizer_state._replace(anchored_learner_state=outer)
+    anchored = fresh.optimizer_state._replace(
+        left_from=weights, anchored_learner_state=parts._replace(part_states=(outer,))
+    )
     return fresh._replace(played_point=weights, optimizer_state=anchored)
 
 

@@ -195,3 +195,24 @@ def test_no_parameters_are_no_blocks(optimizer):
     state = optimizer.init({})
     updates, _ = optimizer.update({}, state, {})
     assert updates == {}
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [vn.per_block(vn.full_matrix()), vn.per_block(vn.varynorm()), vn.per_coordinate(vn.diagonal())],
+    ids=["full_matrix", "varynorm", "per_coordinate"],
+)
+def test_a_block_that_feels_nothing_but_rounding_stays(optimizer):
+    """As a bias before a normalization does."""
+    start = {"weights": jnp.zeros(3), "bias": jnp.zeros(3)}
+
+    def step(carry, noise):
+        params, state = carry
+        gradient = {"weights": jnp.sign(params["weights"] - 1), "bias": 1e-8 * noise}
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), params
+
+    noise = jax.random.normal(jax.random.key(0), (3000, 3))
+    (params, _), points = jax.lax.scan(step, (start, optimizer.init(start)), noise)
+    np.testing.assert_allclose(params["weights"], 1, atol=0.1)
+    assert jnp.max(jnp.abs(points["bias"])) < 1
