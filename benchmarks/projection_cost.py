@@ -79,11 +79,11 @@ def record(name: str, d: int, stream: str, dtype, seed: int = 0):
     for example in zip(rows[most:], targets[most:], strict=True):
         before = optax.tree.get(carry[1], "projection_multipliers")
         carry = play(carry, example)
-        norm_state, unprojected, projected = (
-            optax.tree.get(carry[1], name) for name in ("norm_state", "unprojected", "projected")
+        norm_state, projected, residual = (
+            optax.tree.get(carry[1], name) for name in ("norm_state", "projected", "residual")
         )
-        if not np.array_equal(unprojected, projected):
-            kept.append((norm_state, unprojected, before))
+        if np.any(residual):
+            kept.append((norm_state, projected + residual, before))
         if len(kept) == KEPT:
             break
     if len(kept) < KEPT:

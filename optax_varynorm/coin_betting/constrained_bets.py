@@ -8,16 +8,14 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.coin_betting import wealth
-from optax_varynorm.learners import Certified
+from optax_varynorm.learners import Certified, displacement, telling
 
 
 class ConstrainedBetsState(NamedTuple):
     """Trees shaped like the parameters, one learner a coordinate, and a few scalars.
 
     Attributes:
-      constraint_center: where the parameters started.
       initial_radius: the radius of the first round, a scalar.
-      unconstrained_bet: what the wrapped learner plays, around zero.
       seen_coin_size_sum: sum of the coins' absolute values; the radius grows with it.
       withheld_coin_size_sum: the part of it that the learner was not told.
       withheld_out_of_range: number of withheld coins that were outside [-1, 1] by more than
@@ -25,9 +23,7 @@ class ConstrainedBetsState(NamedTuple):
       bettor_state: state of the wrapped learner.
     """
 
-    constraint_center: optax.Params
     initial_radius: jax.Array
-    unconstrained_bet: optax.Params
     seen_coin_size_sum: optax.Params
     withheld_coin_size_sum: optax.Params
     withheld_out_of_range: jax.Array
@@ -35,7 +31,7 @@ class ConstrainedBetsState(NamedTuple):
 
     @property
     def bet_radius(self) -> optax.Params:
-        """``D_t`` of the next round: the bet is at most this far from the center."""
+        """``D_t`` of the next round: no bet is larger."""
         return jax.tree.map(
             lambda size: self.initial_radius * jnp.sqrt(1 + size), self.seen_coin_size_sum
         )
@@ -85,57 +81,53 @@ def constrained_bets(
     >>> for _ in range(8):
     ...     step, state = learner.update(jnp.array(-1.0), state, bet)
     ...     bet = optax.apply_updates(bet, step)
-    >>> print(f"{bet:.2f} instead of {state.unconstrained_bet:.2f}")
-    3.00 instead of 3.50
+    >>> print(f"{bet:.2f}")  # `kt_betting` alone would be at 3.50
+    3.00
     """
     _arguments.require_moderate("radius", radius, "how far from the start the first bet may be")
-    bettor = optax.with_extra_args_support(bettor)
+    bettor = telling(bettor)
+
+    def unconstrained(state, like):
+        return displacement(bettor, state.bettor_state, like)
+
+    def constrained(state, like):
+        return jax.tree.map(
+            lambda bet, limit: jnp.clip(bet, -limit, limit),
+            unconstrained(state, like),
+            state.bet_radius,
+        )
 
     def init(params):
         return ConstrainedBetsState(
-            constraint_center=params,
             initial_radius=jnp.array(radius, _precision.working_dtype(params)),
-            unconstrained_bet=optax.tree.zeros_like(params),
             seen_coin_size_sum=optax.tree.zeros_like(params),
             withheld_coin_size_sum=optax.tree.zeros_like(params),
             withheld_out_of_range=jnp.zeros((), jnp.int32),
             bettor_state=bettor.init(optax.tree.zeros_like(params)),
         )
 
-    def update(updates, state, params, *, precision, **extra_args):
+    def update(updates, state, params, **extra_args):
+        bets = unconstrained(state, params)
         pushes_outward = jax.tree.map(
             lambda bet, limit, coin: (jnp.abs(bet) > limit) & (coin * jnp.sign(bet) < 0),
-            state.unconstrained_bet,
+            bets,
             state.bet_radius,
             updates,
         )
         withheld = jax.tree.map(lambda out, c: jnp.where(out, c, 0), pushes_outward, updates)
         handed_on = jax.tree.map(lambda out, c: jnp.where(out, 0, c), pushes_outward, updates)
-        bet_step, bettor_state = bettor.update(
-            handed_on, state.bettor_state, state.unconstrained_bet, **extra_args
-        )
+        _, bettor_state = bettor.update(handed_on, state.bettor_state, bets, **extra_args)
         new = state._replace(
-            unconstrained_bet=optax.apply_updates(state.unconstrained_bet, bet_step),
             seen_coin_size_sum=_add_sizes(state.seen_coin_size_sum, updates),
             withheld_coin_size_sum=_add_sizes(state.withheld_coin_size_sum, withheld),
             withheld_out_of_range=state.withheld_out_of_range
             + wealth.count(wealth.is_out_of_range, withheld),
             bettor_state=bettor_state,
         )
-        return _precision.step_to(_bet(new), _bet(state), params, precision, state.bet_radius), new
+        return optax.tree.sub(constrained(new, params), constrained(state, params)), new
 
-    layer = _precision.in_working_precision("constrained_bets", init, update, knows_its_place=True)
-    return Certified(layer, displacement=_displacement)
-
-
-def _displacement(state: ConstrainedBetsState, _=None) -> optax.Params:
-    return jax.tree.map(
-        lambda bet, limit: jnp.clip(bet, -limit, limit), state.unconstrained_bet, state.bet_radius
-    )
-
-
-def _bet(state: ConstrainedBetsState) -> optax.Params:
-    return optax.tree.add(state.constraint_center, _displacement(state))
+    layer = _precision.in_working_precision("constrained_bets", init, update)
+    return Certified(layer, displacement=constrained)
 
 
 def _add_sizes(sums, coins):

@@ -13,7 +13,6 @@ class FreeGradBettingState(NamedTuple):
     """Trees shaped like the parameters, one bettor a coordinate, and a few scalars.
 
     Attributes:
-      bet_origin: where the parameters started; bets are placed around it.
       log_initial_wealth: ``log(epsilon)``, a scalar.
       log_wealth: logarithm of the bettor's money, ``log(epsilon)`` at first.
       bet_fraction: signed part of the wealth that is at stake now, in (-1/2, 1/2).
@@ -24,7 +23,6 @@ class FreeGradBettingState(NamedTuple):
       wealth_saturations: number of times that a wealth was cut at the largest one allowed.
     """
 
-    bet_origin: optax.Params
     log_initial_wealth: jax.Array
     log_wealth: optax.Params
     bet_fraction: optax.Params

@@ -29,11 +29,12 @@ def bettor(
 ) -> optax.GradientTransformationExtraArgs:
     r"""A learner of one number from a rule for the fraction of wealth to stake.
 
-    It plays :math:`w_t = w_1 + v_t \mathrm{Wealth}_{t-1}`, and the coin ``g_t`` in [-1, 1] makes
+    It plays the displacement :math:`z_t = v_t \mathrm{Wealth}_{t-1}`, and the coin ``g_t`` in
+    [-1, 1] makes
 
     .. math::
        \mathrm{Wealth}_t = \mathrm{Wealth}_{t-1} (1 - g_t v_t)
-                         = \epsilon - \sum_{i \le t} g_i (w_i - w_1).
+                         = \epsilon - \sum_{i \le t} g_i z_i.
 
     The wealth is a product of positive factors, so its logarithm is what the state keeps: it
     neither overflows nor becomes negative, and the regret against the starting point,
@@ -54,7 +55,6 @@ def bettor(
             return jnp.log(jnp.asarray(epsilon, _precision.working_dtype(params)))
 
         common = {
-            "bet_origin": params,
             "log_initial_wealth": log_epsilon(),
             "log_wealth": jax.tree.map(lambda p: jnp.zeros_like(p) + log_epsilon(), params),
             "bet_fraction": optax.tree.zeros_like(params),
@@ -63,7 +63,7 @@ def bettor(
         }
         return start(params, common)
 
-    def update(updates, state, params, *, precision, **extra_args):
+    def update(updates, state, params, **extra_args):
         del extra_args
         limit = largest_log_wealth(_precision.working_dtype(params))
         coin = jax.tree.map(cut_coin, updates)
@@ -77,25 +77,15 @@ def bettor(
             + count(lambda log: log > limit, log_wealth),
         )
         new = choose_fraction(settled, coin)
-        # A bet is rounded at the size of the bet before it, which a fall of wealth leaves behind.
-        wealth = jax.tree.map(jnp.exp, state.log_wealth)
-        return _precision.step_to(bet(new), bet(state), params, precision, wealth), new
+        return optax.tree.sub(bet(new), bet(state)), new
 
-    def displacement(state, _):
-        return jax.tree.map(lambda v, log: v * jnp.exp(log), state.bet_fraction, state.log_wealth)
-
-    layer = _precision.in_working_precision(name, init, update, knows_its_place=True)
-    return Certified(layer, displacement=displacement)
+    layer = _precision.in_working_precision(name, init, update)
+    return Certified(layer, displacement=bet)
 
 
-def bet(state: Any) -> optax.Params:
-    """Where a bettor is, by the fraction of its wealth that is at stake."""
-    return jax.tree.map(
-        lambda origin, v, log: origin + v * jnp.exp(log),
-        state.bet_origin,
-        state.bet_fraction,
-        state.log_wealth,
-    )
+def bet(state: Any, _=None) -> optax.Params:
+    """The displacement of a bettor: the fraction of its wealth that is at stake."""
+    return jax.tree.map(lambda v, log: v * jnp.exp(log), state.bet_fraction, state.log_wealth)
 
 
 def cut_coin(gradient: jax.Array) -> jax.Array:

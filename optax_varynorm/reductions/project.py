@@ -11,7 +11,7 @@ from optax_varynorm import _arguments, _precision
 from optax_varynorm.certificates.bounds import SURROGATE_FACTOR
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.domains import Domain
-from optax_varynorm.learners import Certified, slack_of
+from optax_varynorm.learners import Certified, displacement, telling
 from optax_varynorm.norms import require_geometry
 
 DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
@@ -19,10 +19,9 @@ DEFAULT_TOLERANCE = {jnp.dtype(jnp.float32): 1e-3, jnp.dtype(jnp.float64): 1e-6}
 
 class ProjectState(NamedTuple):
     r"""Attributes:
-    unprojected: ``v_t``, what the learner plays.
     projected: ``w_t``, its projection: the exact iterate, in the domain even where
       ``apply_updates`` rounds.
-    residual: ``v_t - w_t``, exactly zero where the learner plays inside the domain.
+    residual: ``v_t - w_t``, where the learner plays ``v_t``; exactly zero inside the domain.
     normal: ``to_dual(v_t - w_t)``, which is normal to the domain at ``w_t``.
     projected_origin: ``w_1``, where the parameters started.
     surcharge: what the learner was charged, times the surrogate's factor, beyond what its
@@ -36,7 +35,6 @@ class ProjectState(NamedTuple):
       point was played all the same: the nearest that the solver found.
     """
 
-    unprojected: optax.Params
     projected: optax.Params
     residual: optax.Params
     normal: optax.Updates
@@ -90,8 +88,7 @@ def project(
     if surrogate not in ("tight", "paper"):
         raise ValueError(f"`surrogate` must be 'tight' or 'paper', not {surrogate!r}.")
     factor = SURROGATE_FACTOR[surrogate]
-    learner_slack = slack_of(learner)
-    learner = optax.with_extra_args_support(learner)
+    learner = telling(learner)
 
     def init(params):
         inside = domain.contains(params) if jax.tree.leaves(params) else True
@@ -102,7 +99,6 @@ def project(
             )
         dtype = _precision.working_dtype(params)
         return ProjectState(
-            unprojected=params,
             projected=_precision.copy(params, dtype),
             residual=optax.tree.zeros_like(params),
             normal=optax.tree.zeros_like(params),
@@ -136,17 +132,19 @@ def project(
             charge = jnp.where(outside, charge, 0)
             charged = jax.tree.map(lambda g, n: (g + charge * n) / 2, updates, state.normal)
 
-        learner_step, learner_state = learner.update(
+        moved = displacement(learner, state.projected_learner_state, params)
+        _, learner_state = learner.update(
             charged,
             state.projected_learner_state,
-            state.unprojected,
+            optax.tree.add(state.projected_origin, moved),
             geometry=geometry,
             **extra_args,
         )
-        unprojected = optax.apply_updates(state.unprojected, learner_step)
-        surcharge = factor * _precision.inner(
-            charged, optax.tree.sub(state.unprojected, state.projected_origin)
-        ) - _precision.inner(updates, optax.tree.sub(state.projected, state.projected_origin))
+        unprojected = optax.tree.add(
+            state.projected_origin, displacement(learner, learner_state, params)
+        )
+        cost = _precision.inner(updates, optax.tree.sub(state.projected, state.projected_origin))
+        surcharge = factor * _precision.inner(charged, moved) - cost
         # Domains with a closed form have no multipliers, and need not know the word.
         multipliers = state.projection_multipliers
         start = (multipliers,) if jax.tree.leaves(multipliers) else ()
@@ -157,7 +155,6 @@ def project(
         inaccurate = ~(error <= allowed)
         step = _precision.step_to(projection.point, state.projected, params, precision)
         return step, ProjectState(
-            unprojected=unprojected,
             projected=projection.point,
             residual=projection.residual,
             normal=projection.normal,
@@ -180,7 +177,7 @@ def project(
         # what the learner's theorem still allows of them.
         surcharge = state.surcharge.value() - _precision.inner(state.surcharge_gradient, comparator)
         digits = _precision.inner_rounding(state.surcharge_gradient, comparator)
-        unused = learner_slack(state.projected_learner_state, comparator, norm, norm_state)
+        unused = learner.slack(state.projected_learner_state, comparator, norm, norm_state)
         return surcharge + digits + factor * unused
 
     layer = _precision.in_working_precision("project", init, update, knows_its_place=True)
