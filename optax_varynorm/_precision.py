@@ -212,9 +212,19 @@ def _narrow(step, param):
 
 
 def arrival(starts: Any, targets: Any) -> Any:
-    """Where parameters that start here arrive when they are sent to a target, in their dtypes."""
-    steps = jax.tree.map(lambda target, start: target - start.astype(target.dtype), targets, starts)
-    return optax.apply_updates(starts, jax.tree.map(_narrow, steps, starts))
+    """Where parameters that start here arrive when they are sent to a target, in its dtype."""
+
+    def arrive(start, target):
+        wide = start.astype(target.dtype)
+        return as_precise_as(start, wide + _narrow(target - wide, start).astype(target.dtype))
+
+    return jax.tree.map(arrive, starts, targets)
+
+
+def as_precise_as(leaf: jax.Array, wide: jax.Array) -> jax.Array:
+    """Rounded like a leaf's dtype. XLA leaves a cast there and back out."""
+    finfo = jnp.finfo(jnp.result_type(leaf))
+    return jax.lax.reduce_precision(wide, finfo.nexp, finfo.nmant)
 
 
 def check_shapes(name: str, updates: Any, params: Any) -> None:

@@ -90,9 +90,7 @@ def _from_longest() -> VaryingNorm:
         longest = jnp.maximum(state.start, reading.product.square)
         growth = 2 * (longest - state.start)
         inverse = jax.tree.map(
-            lambda r, g: jnp.where(
-                longest > 0, _reciprocal(_precision.reciprocal(r) + growth + g**2), 0
-            ),
+            lambda r, g: _reciprocal(_precision.reciprocal(r) + growth + g**2),
             state.inverse,
             reading.gradient,
         )
@@ -114,6 +112,14 @@ class ByCoordinateState(NamedTuple):
 
 
 def _by_coordinate() -> VaryingNorm:
+    r"""With :math:`s = g_{t,j}^2`, or what stands for it where it is the coordinate's first:
+
+    .. math:: A_{t,j} = \max(A_{t-1,j}, 2 s) + g_{t,j}^2.
+
+    It increases, is at least :math:`\sum_i g_{i,j}^2` and at least :math:`3 g_{t,j}^2`, and with
+    the largest gradient ``m`` so far at most :math:`2 m_j^2 + \sum_i g_{i,j}^2`.
+    """
+
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
         return ByCoordinateState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
@@ -131,7 +137,6 @@ def _by_coordinate() -> VaryingNorm:
         return FirstSize(one, one, one), jnp.ones((), bool)
 
     def grow(state, reading):
-        gradient = reading.gradient
         size, knows_all = jax.lax.cond(
             state.knows_all,
             no_more_to_meet,
@@ -141,17 +146,19 @@ def _by_coordinate() -> VaryingNorm:
             state.largest_squares,
         )
 
-        def largest_square(top, g):
-            return jnp.where(top > 0, jnp.maximum(top, g**2), size.of(g**2))
+        def counted(is_known, g):
+            return jnp.where(is_known, g**2, size.of(g**2))
 
-        def inverse_weight(top, r, g):
-            largest = largest_square(top, g)
-            weight = _precision.reciprocal(r) + 2 * (largest - top) + g**2
-            return jnp.where(largest > 0, _reciprocal(weight), 0)
+        def largest_square(top, g):
+            return jnp.maximum(top, counted(top > 0, g))
+
+        def inverse_weight(r, g):
+            weight = jnp.maximum(_precision.reciprocal(r), 2 * counted(r > 0, g)) + g**2
+            return _reciprocal(weight)
 
         return ByCoordinateState(
-            jax.tree.map(largest_square, state.largest_squares, gradient),
-            jax.tree.map(inverse_weight, state.largest_squares, state.inverse, gradient),
+            jax.tree.map(largest_square, state.largest_squares, reading.gradient),
+            jax.tree.map(inverse_weight, state.inverse, reading.gradient),
             knows_all,
         )
 
@@ -180,7 +187,7 @@ def _norm(init, grow) -> VaryingNorm:
         return jax.tree.map(lambda r, x: _precision.reciprocal(r) * x, state.inverse, point)
 
     def to_primal(state, gradient):
-        return jax.tree.map(jnp.multiply, gradient, state.inverse)
+        return jax.tree.map(jnp.multiply, state.inverse, gradient)
 
     def inverse(state):
         # Before the first gradient any norm will do for a projection: nothing is learned in it.
@@ -204,5 +211,6 @@ def _fill(params, value):
 
 
 def _reciprocal(weight):
-    """Finite, also where a weight is next to nothing."""
-    return 1 / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny)
+    """Zero where there is no weight yet; finite, also where it is next to nothing."""
+    tiny = float(jnp.finfo(weight.dtype).tiny)
+    return jnp.where(weight > 0, 1 / jnp.maximum(weight, tiny), 0)

@@ -13,21 +13,22 @@ SMALLEST_COORDINATE = 1e-4
 
 
 class FirstSize(NamedTuple):
-    """What stands for the first square of a coordinate: its gradient's, divided and cut.
+    """What stands for the first square of a coordinate: its gradient's, enlarged and cut.
 
     Attributes:
-      part: how small this gradient is: the largest part, squared, of a coordinate's own largest.
+      factor: one over how small this gradient is: the largest part, squared, of a coordinate's own
+        largest.
       least: no coordinate counts as smaller.
       most: nor as larger.
     """
 
-    part: jax.Array
+    factor: jax.Array
     least: jax.Array
     most: jax.Array
 
     def of(self, square: jax.Array) -> jax.Array:
         """The square of a first gradient as it counts; zero stays zero."""
-        return jnp.where(square > 0, jnp.clip(square / self.part, self.least, self.most), 0)
+        return jnp.where(square > 0, jnp.clip(square * self.factor, self.least, self.most), 0)
 
 
 def first_size(gradient: optax.Updates, largest_squares: optax.Updates) -> FirstSize:
@@ -52,8 +53,9 @@ def first_size(gradient: optax.Updates, largest_squares: optax.Updates) -> First
     )
     squares = jax.tree.map(jnp.square, gradient)
     most = jnp.maximum(_largest(squares), _largest(largest_squares))
+    is_small = (nearest > 0) & (nearest < 1)
     return FirstSize(
-        part=jnp.where((nearest > 0) & (nearest < 1), nearest, 1),
+        factor=jnp.where(is_small, 1 / jnp.where(is_small, nearest, 1), 1),
         least=SMALLEST_COORDINATE**2 * most,
         most=most,
     )

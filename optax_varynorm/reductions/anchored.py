@@ -87,6 +87,6 @@ def _moved_by_others(param, arrived, left_from):
 
     Other programs may round a sum differently: in its last digits, if not in the parameter's.
     """
-    sizes = jnp.maximum(jnp.abs(arrived), jnp.abs(left_from)).astype(param.dtype)
-    moved = param - arrived.astype(param.dtype)
+    sizes = jnp.maximum(jnp.abs(arrived), jnp.abs(left_from.astype(arrived.dtype)))
+    moved = param - arrived
     return jnp.where(jnp.abs(moved) <= _precision.rounding_of(sizes), 0, moved)

@@ -1,13 +1,12 @@
 """A learner that knows what its parameters really do."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm._empty import nothing
 from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.reductions.anchored import AnchoredState, anchored
 
@@ -15,18 +14,18 @@ from optax_varynorm.reductions.anchored import AnchoredState, anchored
 # to grow by it, and more than nothing, so that the learner keeps asking and finds out when it does.
 HEARD = 2.0**-10
 # So many entries of a leaf are looked at.
-SAMPLES = 64
+SAMPLES = 16
 
 
 class GroundedState(NamedTuple):
     """Attributes:
-    left_at: some entries of each leaf of the parameters in the last round, in tree order.
-    was_sent: for each leaf, whether the updates would have moved any of them.
+    left_at: a row of some entries for each leaf of the parameters, as they were in the last round.
+    was_sent: for each leaf, whether its update would have moved any of them.
     grounded_learner_state: state of the learner.
     """
 
-    left_at: Any
-    was_sent: Any
+    left_at: jax.Array
+    was_sent: jax.Array
     grounded_learner_state: optax.OptState
 
 
@@ -58,11 +57,10 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
         return narrow if any(jnp.finfo(dtype).bits < 32 for dtype in dtypes) else wide
 
     def init(params):
-        _precision.working_dtype(params)  # refuses what is no real number
-        leaves = jax.tree.leaves(params)
+        here = _sample(params)
         return GroundedState(
-            left_at=[_sample(leaf) for leaf in leaves] or nothing(),
-            was_sent=[jnp.zeros((), bool) for _ in leaves] or nothing(),
+            left_at=here,
+            was_sent=jnp.zeros(len(here), bool),
             grounded_learner_state=for_dtypes_of(params).init(params),
         )
 
@@ -76,12 +74,12 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
         leaves, structure = jax.tree.flatten(updates)
         if not leaves:
             return updates, state
-        here = [_sample(leaf) for leaf in jax.tree.leaves(params)]
+        here = _sample(params)
+        stayed = state.was_sent & jnp.all(here == state.left_at, axis=1)
+        shares = jnp.where(stayed, HEARD, 1)
         heard = [
-            jnp.where(was_sent & jnp.all(old == new), HEARD, 1).astype(jnp.result_type(leaf)) * leaf
-            for leaf, was_sent, old, new in zip(
-                leaves, state.was_sent, state.left_at, here, strict=True
-            )
+            share.astype(jnp.result_type(leaf)) * leaf
+            for share, leaf in zip(shares, leaves, strict=True)
         ]
         step, learner_state = for_dtypes_of(params).update(
             jax.tree.unflatten(structure, heard),
@@ -89,8 +87,7 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
             params,
             **extra_args,
         )
-        there = jax.tree.leaves(optax.apply_updates(params, step))
-        was_sent = [jnp.any(old != _sample(new)) for old, new in zip(here, there, strict=True)]
+        was_sent = jnp.any(here != _sample(optax.apply_updates(params, step)), axis=1)
         return step, GroundedState(here, was_sent, learner_state)
 
     def slack(state, comparator, *geometry):
@@ -102,7 +99,14 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
-def _sample(leaf: jax.Array) -> jax.Array:
-    """Entries evenly spread over a leaf, an array of their own."""
-    every = max(1, -(-jnp.size(leaf) // SAMPLES))
-    return jnp.array(jnp.ravel(leaf)[::every], copy=True)
+def _sample(params: optax.Params) -> jax.Array:
+    """For each leaf a row of entries that are evenly spread over it, all of a small one."""
+    dtype = _precision.working_dtype(params)
+
+    def row(leaf):
+        every = max(1, jnp.size(leaf) // SAMPLES)
+        some = jnp.ravel(leaf)[: SAMPLES * every : every].astype(dtype)
+        return jnp.resize(_precision.as_precise_as(leaf, some), (SAMPLES,))
+
+    rows = [row(leaf) for leaf in jax.tree.leaves(params)]
+    return jnp.stack(rows) if rows else jnp.zeros((0, SAMPLES), dtype)
