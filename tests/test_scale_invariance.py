@@ -175,7 +175,7 @@ bound_of = jax.jit(vn.regret_bound, static_argnums=0)
 @pytest.mark.parametrize("start", ["coordinate", "span"])
 @pytest.mark.parametrize("outgrows", [False, True])
 def test_the_cover_knows_its_matrix_and_its_leader(start, outgrows, x64):
-    """Also after a feature outgrew its weight a million times and started afresh."""
+    """Also after a feature outgrew its weight and started afresh."""
     rng = np.random.default_rng(9)
     norm = vn.feature_cover_norm(start)
     announce = jax.jit(norm.announce)

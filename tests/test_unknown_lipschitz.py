@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optax_varynorm as vn
+from optax_varynorm.norm_library import growing_inverse
 from tests.playing import play, play_points, stream
 
 OPTIMIZERS = {
@@ -165,7 +166,7 @@ def dual_length_after(norm, gradients):
     return vn.dual_norm(norm, state, gradients[-1])
 
 
-def literal_matrix(gradients, factor=2.0, smallest=1e-4, outgrown=2.0**20):
+def literal_matrix(gradients, factor=2.0, smallest=1e-4, outgrown=2.0**10):
     """The matrix of the norm that starts coordinate by coordinate, written out."""
     dimension = gradients.shape[1]
     matrix = np.zeros((dimension, dimension))
@@ -288,7 +289,9 @@ def test_a_coordinate_that_starts_afresh_takes_nothing_from_the_others(x64):
     for gradient in ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]):
         state = observe(state, jnp.array(gradient))
     before = np.asarray(jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(2)))
-    state = observe(state, jnp.array([0.0, 1.001 * np.sqrt(2.0**20 * before[1, 1])]))
+    state = observe(
+        state, jnp.array([0.0, 1.001 * np.sqrt(growing_inverse.OUTGROWN * before[1, 1])])
+    )
     after = np.asarray(jax.vmap(lambda x: norm.to_dual(state, x))(jnp.eye(2)))
     assert abs(after[0, 1]) < 1e-6 * before[0, 1]  # it did start afresh
     # In units of each coordinate, where the least eigenvalue can be told from rounding.
@@ -343,3 +346,31 @@ def test_a_coordinate_that_comes_late_learns_beside_one_that_is_done(make, noise
     start = (jnp.zeros(2), optimizer.init(jnp.zeros(2)))
     _, points = jax.jit(lambda start: jax.lax.scan(step, start, jnp.arange(2000)))(start)
     assert np.mean(np.abs(points[1000:, 1] - 5)) < 0.5
+
+
+@pytest.mark.slow
+def test_no_run_of_many_is_deaf_in_float32():
+    """Some coordinate of some run has a first gradient a thousand times too small for its unit."""
+    runs, rounds, dimension = 64, 1000, 64
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(runs, rounds, dimension))
+    targets = np.einsum("std,sd->st", rows, rng.normal(size=(runs, dimension)))
+    optimizer = vn.full_matrix()
+
+    def mean_loss(rows, targets):
+        def step(carry, example):
+            (params, state), (row, target) = carry, example
+            loss, gradient = jax.value_and_grad(lambda w: jnp.abs(w @ row - target))(params)
+            updates, state = optimizer.update(gradient, state, params)
+            return (optax.apply_updates(params, updates), state), loss
+
+        start = jnp.zeros(dimension, rows.dtype)
+        return jnp.mean(jax.lax.scan(step, (start, optimizer.init(start)), (rows, targets))[1])
+
+    def losses(dtype):
+        return np.asarray(jax.jit(jax.vmap(mean_loss))(rows.astype(dtype), targets.astype(dtype)))
+
+    narrow = losses(np.float32)
+    with jax.enable_x64(True):
+        wide = losses(np.float64)
+    np.testing.assert_allclose(narrow, wide, rtol=0.01)

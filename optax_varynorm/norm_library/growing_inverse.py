@@ -41,7 +41,7 @@ TERMS_AT_ONCE = 4
 
 # A coordinate starts afresh when the square of a vector's entry exceeds its weight in the matrix by
 # this factor. Large enough to be rare, small enough for float32 to resolve what lies between.
-OUTGROWN = 2.0**20
+OUTGROWN = 2.0**10
 # x'Ax <= (1 + t) x'A'x + (1 + 1/t) A_ii x_i^2, where A' is A without its row and column i: units
 # that grow by this factor make up for what a restart takes away.
 INFLATION = math.sqrt(1 + 1 / (2 * OUTGROWN - 1))

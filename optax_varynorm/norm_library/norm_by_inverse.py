@@ -99,8 +99,8 @@ def in_coordinate_units(growing: Growing, factor: float) -> VaryingNorm:
 
     * because the whole gradient is small just then: ``first_seen_squares`` makes up for that.
     * because of that coordinate alone. When a gradient outgrows the coordinate's weight a
-      million times, the coordinate leaves the matrix and enters anew. All other units grow by a
-      relative 2e-7 to make up for the lost cross terms, so the norms still increase.
+      thousand times, the coordinate leaves the matrix and enters anew. All other units grow by a
+      relative 2.4e-4 to make up for the lost cross terms, so the norms still increase.
     """
 
     def init(params):
