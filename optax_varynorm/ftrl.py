@@ -17,20 +17,22 @@ from optax_varynorm.norms import Geometry, primal_norm, require_geometry
 
 class FTRLState(NamedTuple):
     """Attributes:
-    direction: ``x_t``.
+    direction: ``x_t``; ``None`` if it is computed anew instead.
+    leader_factor: what ``-to_primal(theta)`` is multiplied by, then; else ``None``.
     gradient_sum: ``theta_t``, the sum of the gradients received.
     squared_dual_norm_sum: ``S_t``, the sum of their squared dual norms, each in the norm that
       was current when its point was played.
     sum_rounding: what rounding may have done to ``theta`` and to the coins so far, in dual norm.
     """
 
-    direction: optax.Params
+    direction: optax.Params | None
+    leader_factor: jax.Array | None
     gradient_sum: optax.Updates
     squared_dual_norm_sum: jax.Array
     sum_rounding: jax.Array
 
 
-def ftrl_step() -> optax.GradientTransformationExtraArgs:
+def ftrl_step(keep_direction: bool = True) -> optax.GradientTransformationExtraArgs:
     r"""Follow the regularized leader inside the current unit ball around zero.
 
     ``eqn:ftrl`` with the constant of Algorithm 1 (``alg:1dred``):
@@ -52,6 +54,10 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
     The unit ball is a place, so the update is the difference from ``params`` to that point. Needs
     ``geometry``, which ``with_varying_norm`` provides.
 
+    Args:
+      keep_direction: ``False`` computes :math:`x_t` from :math:`\theta_{t-1}` again instead of
+        keeping it: an array less, for norms whose ``to_primal`` is elementwise.
+
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> learner = vn.with_varying_norm(vn.lp_norm(), vn.ftrl_step())
     >>> state = learner.init(jnp.zeros(2))
@@ -60,7 +66,8 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
     def init(params):
         dtype = _precision.working_dtype(params)
         return FTRLState(
-            direction=optax.tree.zeros_like(params),
+            direction=optax.tree.zeros_like(params) if keep_direction else None,
+            leader_factor=None if keep_direction else jnp.zeros((), dtype),
             gradient_sum=optax.tree.zeros_like(params),
             squared_dual_norm_sum=jnp.zeros((), dtype),
             sum_rounding=jnp.zeros((), dtype),
@@ -85,11 +92,13 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
             vertex * jax.lax.rsqrt(1 + squared_sum),
             jax.lax.rsqrt(jnp.where(is_known, squared_length, 1)),
         )
-        direction = optax.tree.scale(-jnp.where(is_known, factor, 0), leader)
+        factor = jnp.where(is_known, factor, 0)
+        direction = optax.tree.scale(-factor, leader)
         # A sum is rounded where something is added to it, and so are the few sums of a coin.
         ulp = jnp.where(square > 0, jnp.finfo(square.dtype).eps, 0)
         rounding = state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length))
-        new = FTRLState(direction, gradient_sum, squared_sum, rounding)
+        kept = (direction, None) if keep_direction else (None, factor)
+        new = FTRLState(*kept, gradient_sum, squared_sum, rounding)
         return optax.tree.sub(direction, params), new
 
     def most_lost(state, comparator, norm=None, norm_state=None):
@@ -117,8 +126,17 @@ def ftrl_step() -> optax.GradientTransformationExtraArgs:
         digits = _precision.inner_rounding(state.gradient_sum, comparator)
         return DirectionBound(length, length * regret + product + digits)
 
+    def displacement(state, like, norm=None, norm_state=None):
+        del like
+        if keep_direction:
+            return state.direction
+        if norm is None:
+            require_geometry("ftrl_step", None)
+        leader = norm.to_primal(norm_state, state.gradient_sum)
+        return optax.tree.scale(-state.leader_factor, leader)
+
     layer = _precision.in_working_precision("ftrl_step", init, update)
-    return Certified(layer, most_lost=most_lost, displacement=lambda state, _: state.direction)
+    return Certified(layer, most_lost=most_lost, displacement=displacement)
 
 
 def sigma_of(norm) -> float:

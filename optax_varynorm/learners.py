@@ -30,8 +30,8 @@ from optax_varynorm.norms import VaryingNorm
 # (state, u - w_1, norm, norm_state) -> how much more the learner might have lost. The last two are
 # the norm of the round that an outer layer provides, or `None`.
 Slack = Callable[..., jax.Array]
-# (state, a tree like the parameters) -> z_t.
-Displacement = Callable[[optax.OptState, optax.Params], optax.Params]
+# (state, a tree like the parameters, norm, norm_state) -> z_t. The last two as for a slack.
+Displacement = Callable[..., optax.Params]
 
 
 class DirectionBound(NamedTuple):
@@ -118,10 +118,12 @@ def displacement_of(learner: optax.GradientTransformation) -> Displacement | Non
     return getattr(learner, "displacement", None)
 
 
-def displacement(learner: Certified, state: optax.OptState, like: optax.Params) -> optax.Params:
+def displacement(
+    learner: Certified, state: optax.OptState, like: optax.Params, *geometry
+) -> optax.Params:
     """What a learner tells that tells it: see ``telling``."""
     assert learner.displacement is not None
-    return learner.displacement(state, like)
+    return learner.displacement(state, like, *geometry)
 
 
 def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., DirectionBound]:
@@ -166,5 +168,5 @@ def telling(learner: optax.GradientTransformation) -> Certified:
         optax.GradientTransformationExtraArgs(init, update),
         of_learner(slack_of(learner)),
         of_learner(most_lost_of(learner)),
-        displacement=lambda state, _: state.moved_by,
+        displacement=lambda state, *_: state.moved_by,
     )

@@ -169,6 +169,10 @@ class Geometry(NamedTuple):
     received: optax.Updates | None = None
     squared_dual_norm: jax.Array | None = None
 
+    def sides(self) -> tuple[tuple, tuple]:
+        """The norm and its state, before the gradient and after."""
+        return (self.norm, self.before), (self.norm, self.after)
+
     def squared_dual_norm_of(self, gradient: optax.Updates) -> jax.Array:
         r""":math:`\|g\|_{t-1,\star}^2`.
 

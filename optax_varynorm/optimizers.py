@@ -250,7 +250,9 @@ def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientT
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
     scale_learner = coin_betting if scale_learner is None else scale_learner
     if domain is None:
-        learner = scale_by_coin_betting(ftrl_step(), scale_learner(epsilon))
+        # The O(d) norms find a direction again faster than memory does.
+        direction_learner = ftrl_step(keep_direction=norm.squared_dual_norm is None)
+        learner = scale_by_coin_betting(direction_learner, scale_learner(epsilon))
         return with_varying_norm(norm, learner)
     _require_domain(domain)
     # The paper's surrogate doubles all regret, so half the wealth keeps the promise of epsilon.

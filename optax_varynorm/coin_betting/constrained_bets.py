@@ -87,10 +87,10 @@ def constrained_bets(
     _arguments.require_moderate("radius", radius, "how far from the start the first bet may be")
     bettor = telling(bettor)
 
-    def unconstrained(state, like):
+    def unconstrained(state, like, *_):
         return displacement(bettor, state.bettor_state, like)
 
-    def constrained(state, like):
+    def constrained(state, like, *_):
         return jax.tree.map(
             lambda bet, limit: jnp.clip(bet, -limit, limit),
             unconstrained(state, like),

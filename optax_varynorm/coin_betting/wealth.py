@@ -83,7 +83,7 @@ def bettor(
     return Certified(layer, displacement=bet)
 
 
-def bet(state: Any, _=None) -> optax.Params:
+def bet(state: Any, *_) -> optax.Params:
     """The displacement of a bettor: the fraction of its wealth that is at stake."""
     return jax.tree.map(lambda v, log: v * jnp.exp(log), state.bet_fraction, state.log_wealth)
 

@@ -131,9 +131,9 @@ def around_average(
         # What the average lost is part of the loss, and no business of the learner's.
         return learner_slack(state.around_state, comparator)
 
-    def displacement(state, params):
+    def displacement(state, params, *geometry):
         assert learner_displacement is not None
-        own = learner_displacement(state.around_state, params)
+        own = learner_displacement(state.around_state, params, *geometry)
         return optax.tree.add_scale(own, state.followed_share, state.followed_average)
 
     return Certified(

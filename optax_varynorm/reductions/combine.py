@@ -65,9 +65,9 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
         candidates = jnp.where(chosen, slacks_against(comparator), against_start[None])
         return jnp.min(jnp.sum(candidates, axis=1))
 
-    def displacement(state, params):
+    def displacement(state, params, *geometry):
         pairs = zip(displacements, state.learner_states, strict=True)
-        return _add(*(of(own, params) for of, own in pairs if of is not None))
+        return _add(*(of(own, params, *geometry) for of, own in pairs if of is not None))
 
     return Certified(
         _precision.in_working_precision("combine", init, update),

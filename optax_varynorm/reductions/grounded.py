@@ -10,36 +10,32 @@ from optax_varynorm import _precision
 from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.reductions.anchored import AnchoredState, anchored
 
-# The part of a gradient that is heard where its leaf does not follow: little enough for no wealth
-# to grow by it, and more than nothing, so that the learner keeps asking and finds out when it does.
+# The part of a gradient that is heard where the parameter does not follow: little enough for no
+# wealth to grow by it, and more than nothing: the learner keeps asking, and finds out when it does.
 HEARD = 2.0**-10
-# So many entries of a leaf are looked at.
-SAMPLES = 16
 
 
 class GroundedState(NamedTuple):
     """Attributes:
-    left_at: a row of some entries for each leaf of the parameters, as they were in the last round.
-    was_sent: for each leaf, whether its update would have moved any of them.
+    unmoved_at: where an entry of the parameters will be if it does not go where it is sent; the
+      largest number of its dtype if it is not sent anywhere.
     grounded_learner_state: state of the learner.
     """
 
-    left_at: jax.Array
-    was_sent: jax.Array
+    unmoved_at: optax.Params
     grounded_learner_state: optax.OptState
 
 
 def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
-    r"""Tell a learner little of the gradient of a leaf that does not go where it is sent.
+    r"""Tell a learner little of the gradient where a parameter does not go where it is sent.
 
-    A bettor bets on displacements. When a later transformation freezes a leaf, the gradient of that
-    leaf stays as it is, every bet on it wins on paper, and the wealth that all leaves share
-    explodes. So a leaf that stayed where it was although its update would have moved it is heard
+    A bettor bets on displacements. When a later transformation freezes a parameter, its gradient
+    stays as it is, every bet on it wins on paper, and the wealth that all parameters share
+    explodes. So an entry that stayed where it was although its update would have moved it is heard
     at a thousandth, until it moves. What that hides from the learner the certificates know.
 
-    Whether a leaf stayed is told by a few entries, evenly spread over it: by those of them that an
-    update would move. Parameters narrower than float32 are also ``anchored``. All ready-made
-    optimizers are grounded.
+    Parameters narrower than float32 are also ``anchored``. ``varynorm``, ``fixed_norm``,
+    ``diagonal``, ``full_matrix`` and ``full_matrix_adagrad`` are grounded.
 
     Args:
       learner: plays displacements, such as ``with_varying_norm(...)``.
@@ -57,12 +53,9 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
         return narrow if any(jnp.finfo(dtype).bits < 32 for dtype in dtypes) else wide
 
     def init(params):
-        here = _sample(params)
-        return GroundedState(
-            left_at=here,
-            was_sent=jnp.zeros(len(here), bool),
-            grounded_learner_state=for_dtypes_of(params).init(params),
-        )
+        _precision.working_dtype(params)  # refuses what is no real number
+        nowhere = jax.tree.map(lambda leaf: jnp.full_like(leaf, _nowhere(leaf)), params)
+        return GroundedState(nowhere, for_dtypes_of(params).init(params))
 
     def update(updates, state, params=None, **extra_args):
         if params is None:
@@ -71,24 +64,13 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
                 "`update(gradients, state, params)`."
             )
         _precision.check_shapes("the optimizer", updates, params)
-        leaves, structure = jax.tree.flatten(updates)
-        if not leaves:
-            return updates, state
-        here = _sample(params)
-        stayed = state.was_sent & jnp.all(here == state.left_at, axis=1)
-        shares = jnp.where(stayed, HEARD, 1)
-        heard = [
-            share.astype(jnp.result_type(leaf)) * leaf
-            for share, leaf in zip(shares, leaves, strict=True)
-        ]
+        stayed = jax.tree.map(jnp.equal, params, state.unmoved_at)
+        heard = jax.tree.map(lambda g, idle: jnp.where(idle, g * HEARD, g), updates, stayed)
         step, learner_state = for_dtypes_of(params).update(
-            jax.tree.unflatten(structure, heard),
-            state.grounded_learner_state,
-            params,
-            **extra_args,
+            heard, state.grounded_learner_state, params, **extra_args
         )
-        was_sent = jnp.any(here != _sample(optax.apply_updates(params, step)), axis=1)
-        return step, GroundedState(here, was_sent, learner_state)
+        unmoved_at = jax.tree.map(_unmoved_at, params, step, stayed)
+        return step, GroundedState(unmoved_at, learner_state)
 
     def slack(state, comparator, *geometry):
         learner_state = state.grounded_learner_state
@@ -99,14 +81,12 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
-def _sample(params: optax.Params) -> jax.Array:
-    """For each leaf a row of entries that are evenly spread over it, all of a small one."""
-    dtype = _precision.working_dtype(params)
+def _unmoved_at(here: jax.Array, step: jax.Array, stayed: jax.Array) -> jax.Array:
+    is_sent = jnp.abs(step) > float(jnp.finfo(jnp.result_type(here)).eps) * jnp.abs(here)
+    return jnp.where(stayed | is_sent, here, _nowhere(here))
 
-    def row(leaf):
-        every = max(1, jnp.size(leaf) // SAMPLES)
-        some = jnp.ravel(leaf)[: SAMPLES * every : every].astype(dtype)
-        return jnp.resize(_precision.as_precise_as(leaf, some), (SAMPLES,))
 
-    rows = [row(leaf) for leaf in jax.tree.leaves(params)]
-    return jnp.stack(rows) if rows else jnp.zeros((0, SAMPLES), dtype)
+def _nowhere(leaf: jax.Array) -> jax.Array:
+    """A place where no parameter is."""
+    dtype = jnp.result_type(leaf)
+    return jnp.asarray(jnp.finfo(dtype).max, dtype)

@@ -119,7 +119,7 @@ def per_part(
         slacks = map(jax.vmap(learner_slack), state.part_states, stack(comparator))
         return sum(map(jnp.sum, slacks), start=jnp.zeros((), _precision.working_dtype(comparator)))
 
-    def displacement(state, params):
+    def displacement(state, params, *_):
         assert learner_displacement is not None
         moved = map(jax.vmap(learner_displacement), state.part_states, stack(params))
         return unstack(tuple(moved), params)

@@ -132,7 +132,8 @@ def project(
             charge = jnp.where(outside, charge, 0)
             charged = jax.tree.map(lambda g, n: (g + charge * n) / 2, updates, state.normal)
 
-        moved = displacement(learner, state.projected_learner_state, params)
+        then, now = geometry.sides()
+        moved = displacement(learner, state.projected_learner_state, params, *then)
         _, learner_state = learner.update(
             charged,
             state.projected_learner_state,
@@ -141,7 +142,7 @@ def project(
             **extra_args,
         )
         unprojected = optax.tree.add(
-            state.projected_origin, displacement(learner, learner_state, params)
+            state.projected_origin, displacement(learner, learner_state, params, *now)
         )
         cost = _precision.inner(updates, optax.tree.sub(state.projected, state.projected_origin))
         surcharge = factor * _precision.inner(charged, moved) - cost

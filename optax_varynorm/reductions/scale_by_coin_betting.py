@@ -53,7 +53,7 @@ def scale_by_coin_betting(
     direction_learner = telling(direction_learner)
     scale_learner = telling(coin_betting() if scale_learner is None else scale_learner)
 
-    def factors(state, like):
+    def factors(state, like, *norm):
         """``x_t``, and ``y_t``, by what the learners know: their steps add up to less precise ones.
 
         A norm may grow by many decades in one round. What is left of a direction would then be lost
@@ -61,7 +61,7 @@ def scale_by_coin_betting(
         """
         number = jnp.zeros((), _precision.working_dtype(like))
         return (
-            displacement(direction_learner, state.direction_state, like),
+            displacement(direction_learner, state.direction_state, like, *norm),
             displacement(scale_learner, state.scale_state, number),
         )
 
@@ -74,7 +74,8 @@ def scale_by_coin_betting(
         )
 
     def update(updates, state, params, *, geometry=None, **extra_args):
-        direction, scale = factors(state, params)
+        before, after = ((), ()) if geometry is None else geometry.sides()
+        direction, scale = factors(state, params, *before)
         coin = _precision.inner(updates, direction)
         _, direction_state = direction_learner.update(
             updates, state.direction_state, direction, geometry=geometry, **extra_args
@@ -84,7 +85,7 @@ def scale_by_coin_betting(
         new = ScaleByCoinBettingState(
             state.charged.plus(coin * scale), direction_state, scale_state
         )
-        return optax.tree.sub(point(new, params), point(state, params)), new
+        return optax.tree.sub(point(new, params, *after), optax.tree.scale(scale, direction)), new
 
     def slack(state, comparator, norm=None, norm_state=None):
         # thm:1dred: the bettor's regret against the length, and the direction learner's.
@@ -99,8 +100,8 @@ def scale_by_coin_betting(
         refused = coins_refused(state.scale_state) > 0
         return jnp.where(refused, jnp.inf, found + (most_lost_by_direction - charged))
 
-    def point(state, params):
-        direction, scale = factors(state, params)
+    def point(state, params, *norm):
+        direction, scale = factors(state, params, *norm)
         return optax.tree.scale(scale, direction)
 
     return Certified(

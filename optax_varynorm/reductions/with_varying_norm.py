@@ -111,9 +111,9 @@ def with_varying_norm(
     def slack(state, comparator, *_):
         return learner_slack(state.learner_state, comparator, norm, state.norm_state)
 
-    def displacement(state, params):
+    def displacement(state, params, *_):
         assert learner_displacement is not None
-        return learner_displacement(state.learner_state, params)
+        return learner_displacement(state.learner_state, params, norm, state.norm_state)
 
     return Certified(
         _precision.in_working_precision("with_varying_norm", init, update),
