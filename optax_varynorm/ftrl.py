@@ -17,19 +17,19 @@ from optax_varynorm.norms import Geometry, primal_norm, require_geometry
 
 class FTRLState(NamedTuple):
     """Attributes:
-    direction: ``x_t``; ``None`` if it is computed anew instead.
-    leader_factor: what ``-to_primal(theta)`` is multiplied by, then; else ``None``.
+    direction: ``x_t``, unless it is computed again instead.
     gradient_sum: ``theta_t``, the sum of the gradients received.
     squared_dual_norm_sum: ``S_t``, the sum of their squared dual norms, each in the norm that
       was current when its point was played.
     sum_rounding: what rounding may have done to ``theta`` and to the coins so far, in dual norm.
+    leader_factor: what ``-to_primal(theta)`` is multiplied by to compute the direction again.
     """
 
     direction: optax.Params | None
-    leader_factor: jax.Array | None
     gradient_sum: optax.Updates
     squared_dual_norm_sum: jax.Array
     sum_rounding: jax.Array
+    leader_factor: jax.Array | None = None
 
 
 def ftrl_step(keep_direction: bool = True) -> optax.GradientTransformationExtraArgs:
@@ -67,10 +67,10 @@ def ftrl_step(keep_direction: bool = True) -> optax.GradientTransformationExtraA
         dtype = _precision.working_dtype(params)
         return FTRLState(
             direction=optax.tree.zeros_like(params) if keep_direction else None,
-            leader_factor=None if keep_direction else jnp.zeros((), dtype),
             gradient_sum=optax.tree.zeros_like(params),
             squared_dual_norm_sum=jnp.zeros((), dtype),
             sum_rounding=jnp.zeros((), dtype),
+            leader_factor=None if keep_direction else jnp.zeros((), dtype),
         )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
@@ -82,10 +82,7 @@ def ftrl_step(keep_direction: bool = True) -> optax.GradientTransformationExtraA
         squared_sum = state.squared_dual_norm_sum + square
 
         leader = norm.to_primal(after, gradient_sum)
-        if norm.squared_dual_norm is None:
-            squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
-        else:
-            squared_length = norm.squared_dual_norm(after, gradient_sum)
+        squared_length = jnp.maximum(_precision.inner(gradient_sum, leader), 0)
         vertex = jnp.sqrt(jnp.asarray(sigma_of(norm), squared_sum.dtype) / 2)
         is_known = squared_length > 0  # else the leader is zero, or rounding has eaten it
         factor = jnp.minimum(
@@ -97,8 +94,13 @@ def ftrl_step(keep_direction: bool = True) -> optax.GradientTransformationExtraA
         # A sum is rounded where something is added to it, and so are the few sums of a coin.
         ulp = jnp.where(square > 0, jnp.finfo(square.dtype).eps, 0)
         rounding = state.sum_rounding + ulp * (4 + jnp.sqrt(squared_length))
-        kept = (direction, None) if keep_direction else (None, factor)
-        new = FTRLState(*kept, gradient_sum, squared_sum, rounding)
+        new = FTRLState(
+            direction if keep_direction else None,
+            gradient_sum,
+            squared_sum,
+            rounding,
+            None if keep_direction else factor,
+        )
         return optax.tree.sub(direction, params), new
 
     def most_lost(state, comparator, norm=None, norm_state=None):

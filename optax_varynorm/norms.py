@@ -68,8 +68,6 @@ class VaryingNorm(NamedTuple):
         features; ``None`` for norms of gradients alone. The features of round ``t`` are announced
         before its point is played, so :math:`\|\cdot\|_t` may depend on
         :math:`f_1, \dots, f_{t+1}`. Zeros, and features announced before, change nothing.
-      squared_dual_norm: :math:`\|g\|_{t,\star}^2` from a state and a finite gradient, if that takes
-        less than ``to_primal``; ``None`` elsewhere.
       strong_convexity: the sigma for which :math:`\tfrac12\|\cdot\|_t^2` is sigma-strongly convex
         with respect to :math:`\|\cdot\|_t`; ``None`` if nobody has proven one. It is then played
         as one, and no regret bound is given out.
@@ -82,7 +80,6 @@ class VaryingNorm(NamedTuple):
     to_primal: Callable[[NormState, optax.Updates], optax.Params]
     inverse: Callable[[NormState], jax.Array | InverseMatrix] | None = None
     announce: Callable[[NormState, optax.Params], NormState] | None = None
-    squared_dual_norm: Callable[[NormState, optax.Updates], jax.Array] | None = None
     strong_convexity: Any = 1.0
 
     @property
@@ -218,8 +215,6 @@ def dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> j
 
 
 def squared_dual_norm(norm: VaryingNorm, state: NormState, gradient: optax.Updates) -> jax.Array:
-    r""":math:`\|g\|_{t,\star}^2`, by what the norm knows best."""
-    if norm.squared_dual_norm is not None:
-        return norm.squared_dual_norm(state, gradient)
+    r""":math:`\|g\|_{t,\star}^2`, which is not negative where rounding says so."""
     square = _precision.inner(gradient, norm.to_primal(state, gradient))
     return jnp.where(square < 0, 0, square)

@@ -66,8 +66,11 @@ def varynorm(
         diagonal_norm(lipschitz, start="coordinate"),
         full_matrix_norm(lipschitz, start="coordinate"),
     )
-    *cheap, matrix = (_learn(norm, epsilon, None, scale_learner) for norm in norms)
-    return grounded(_on(domain, combine(*cheap, if_small(matrix))))
+    fixed, diagonal, matrix = (
+        _learn(norm, epsilon, None, scale_learner, keep_direction)
+        for norm, keep_direction in zip(norms, (False, False, True), strict=True)
+    )
+    return grounded(_on(domain, combine(fixed, diagonal, if_small(matrix))))
 
 
 def fixed_norm(
@@ -102,7 +105,7 @@ def fixed_norm(
             "`fixed_norm` on a domain must know `p` to choose its projection. Keep it static: "
             "`optax.inject_hyperparams(fixed_norm, static_args=('p',))`."
         )
-    return grounded(_learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner))
+    return grounded(_learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner, False))
 
 
 def diagonal(
@@ -131,7 +134,7 @@ def diagonal(
     >>> state = optimizer.init(jnp.zeros(2))
     """
     norm = diagonal_norm(lipschitz, start=_start(domain))
-    return grounded(_learn(norm, epsilon, domain, scale_learner))
+    return grounded(_learn(norm, epsilon, domain, scale_learner, keep_direction=False))
 
 
 def full_matrix(
@@ -246,18 +249,19 @@ def if_small(learner: optax.GradientTransformation) -> Certified:
     return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
-def _learn(norm: VaryingNorm, epsilon, domain, scale_learner) -> optax.GradientTransformation:
+def _learn(
+    norm: VaryingNorm, epsilon, domain, scale_learner, keep_direction: bool = True
+) -> optax.GradientTransformation:
     """Algorithm 1 (``alg:1dred``), and Algorithm 2 (``alg:varynorm``) around it on a domain."""
     scale_learner = coin_betting if scale_learner is None else scale_learner
+    direction_learner = ftrl_step(keep_direction)
     if domain is None:
-        # The O(d) norms find a direction again faster than memory does.
-        direction_learner = ftrl_step(keep_direction=norm.squared_dual_norm is None)
         learner = scale_by_coin_betting(direction_learner, scale_learner(epsilon))
         return with_varying_norm(norm, learner)
     _require_domain(domain)
     # The paper's surrogate doubles all regret, so half the wealth keeps the promise of epsilon.
     surrogate, wealth = ("tight", epsilon) if norm.is_quadratic else ("paper", epsilon / 2)
-    learner = scale_by_coin_betting(ftrl_step(), scale_learner(wealth))
+    learner = scale_by_coin_betting(direction_learner, scale_learner(wealth))
     return with_varying_norm(norm, project(domain, learner, surrogate))
 
 

@@ -254,6 +254,7 @@ class FeatureLearner(NamedTuple):
         geometry = Geometry(self.norm, state.norm_state, state.norm_state)
         direction_state = self._follow(jnp.zeros((), self.dtype), state.direction_state, geometry)
         state = state._replace(direction_state=direction_state)
+        assert direction_state.direction is not None
         return direction_state.direction * self.scale(state), state
 
     def scale(self, state: FeatureState) -> jax.Array:

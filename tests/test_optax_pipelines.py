@@ -182,7 +182,7 @@ def test_state_leaves_like_parameters_are_found(make):
 @every_optimizer
 def test_state_fields_have_one_name_each(make):
     state = make().init(PARAMS)
-    names = ["unmoved_at", "norm_state", "skipped_rounds", "clipped_rounds", "direction"]
+    names = ["unmoved_at", "norm_state", "skipped_rounds", "clipped_rounds", "sum_rounding"]
     names += ["charged", "gradient_sum", "squared_dual_norm_sum", "log_wealth", "bet_fraction"]
     for name in names:
         assert len(optax.tree.get_all_with_path(state, name)) == 1, name

@@ -160,5 +160,4 @@ def block_diagonal_norm(
         to_primal=map_blocks(norm.to_primal),
         inverse=norm.inverse and inverse,
         announce=norm.announce and announce,
-        squared_dual_norm=None,
     )

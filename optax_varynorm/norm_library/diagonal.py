@@ -166,11 +166,9 @@ def _by_coordinate() -> VaryingNorm:
 
 
 def _norm(init, grow) -> VaryingNorm:
-    def squared_dual_norm(state, gradient):
-        return _precision.inner(jax.tree.map(jnp.square, gradient), state.inverse)
-
     def measure(state, gradient):
         square = _precision.inner(gradient, gradient)
+        dual = _precision.inner(gradient, to_primal(state, gradient))
         usable = _precision.is_usable(square)
         known = jax.tree.map(
             lambda r, g: jnp.where(usable & (r > 0), g, 0), state.inverse, gradient
@@ -178,7 +176,7 @@ def _norm(init, grow) -> VaryingNorm:
         return Reading(
             gradient=select(usable, gradient),
             known=known,
-            squared_dual_norm=jnp.where(usable, squared_dual_norm(state, gradient), 0),
+            squared_dual_norm=jnp.where(usable, dual, 0),
             usable=usable,
             product=Seen(jnp.where(usable, square, 0), gradient),
         )
@@ -194,15 +192,7 @@ def _norm(init, grow) -> VaryingNorm:
         flat = ravel_pytree(state.inverse)[0]
         return jnp.where(flat > 0, flat, 1)
 
-    return VaryingNorm(
-        init,
-        measure,
-        grow,
-        to_dual,
-        to_primal,
-        inverse=inverse,
-        squared_dual_norm=squared_dual_norm,
-    )
+    return VaryingNorm(init, measure, grow, to_dual, to_primal, inverse=inverse)
 
 
 def _fill(params, value):

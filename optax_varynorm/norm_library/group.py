@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from optax_varynorm import _precision
 from optax_varynorm.norm_library.lp import lp_norm
-from optax_varynorm.norms import VaryingNorm, select, squared_dual_norm
+from optax_varynorm.norms import VaryingNorm, select
 
 
 def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
@@ -58,9 +58,6 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         known = gradient if lipschitz is not None else select(state > 0, gradient)
         return reading._replace(gradient=gradient, known=known)
 
-    def square(state, gradient):
-        return squared_dual_norm(across, state, lengths(gradient))
-
     def to_dual(state, point):
         old = lengths(point)
         return with_lengths(point, old, across.to_dual(state, old))
@@ -69,10 +66,4 @@ def group_norm(p=1.5, lipschitz=1.0, groups: str = "leaves") -> VaryingNorm:
         old = lengths(gradient)
         return with_lengths(gradient, old, across.to_primal(state, old))
 
-    return across._replace(
-        measure=measure,
-        to_dual=to_dual,
-        to_primal=to_primal,
-        inverse=None,
-        squared_dual_norm=square,
-    )
+    return across._replace(measure=measure, to_dual=to_dual, to_primal=to_primal, inverse=None)

@@ -66,10 +66,6 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         dual = norm_gradient(gradient, power / (power - 1), jnp.ones((), dtype))
         return jnp.maximum(_precision.inner(gradient, dual), 0)
 
-    def squared_dual_norm(state, gradient):
-        dtype = _precision.working_dtype(gradient)
-        return squared_q_norm(gradient, dtype) / length(state, dtype) ** 2
-
     def measure(state, gradient):
         dtype = _precision.working_dtype(gradient)
         square = _precision.inner(gradient, gradient)
@@ -118,6 +114,5 @@ def lp_norm(p=2.0, lipschitz=1.0) -> VaryingNorm:
         to_dual,
         to_primal,
         inverse=inverse if euclidean else None,
-        squared_dual_norm=squared_dual_norm,
         strong_convexity=1.0 if euclidean else p - 1,
     )

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.norms import InverseMatrix, VaryingNorm, squared_dual_norm
+from optax_varynorm.norms import InverseMatrix, VaryingNorm
 
 
 def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
@@ -33,9 +33,6 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
         reading = norm.measure(state, gradient)
         return reading._replace(squared_dual_norm=scale(reading.squared_dual_norm, -2))
 
-    def square(state, gradient):
-        return scale(squared_dual_norm(norm, state, gradient), -2)
-
     def to_dual(state, point):
         return scale(norm.to_dual(state, point), 2)
 
@@ -55,5 +52,4 @@ def scaled_norm(norm: VaryingNorm, factor) -> VaryingNorm:
         to_dual=to_dual,
         to_primal=to_primal,
         inverse=None if norm.inverse is None else inverse,
-        squared_dual_norm=square,
     )
