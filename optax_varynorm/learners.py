@@ -19,7 +19,7 @@ transformations did to the parameters is all in the bracket.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -72,18 +72,20 @@ def _unknown(*args):
 
 
 class Certified(optax.GradientTransformationExtraArgs):
-    """An Optax transformation with a theorem.
+    r"""An Optax transformation with a theorem.
 
     Attributes:
       slack: of a learner: see ``Slack``.
-      most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``.
+      most_lost: of a direction learner: like ``slack``, but a ``DirectionBound``. Of a bettor: what
+        :math:`\sum_t g_t (y_t - u)` is at most, from its state, ``u``, and what it was charged in
+        all, if that is known.
       displacement: from a state, and a tree like the parameters for its shapes, to :math:`z_t`:
         what all updates so far add up to but for rounding; ``None`` if the state does not tell.
       coordinate_learner: from a number of parameters to the parts of Algorithm 3, if it is that.
     """
 
     slack: Slack
-    most_lost: Callable[..., DirectionBound]
+    most_lost: Callable[..., Any]
     displacement: Displacement | None
     coordinate_learner: Callable[[int], CoordinateLearner | None]
 
@@ -91,7 +93,7 @@ class Certified(optax.GradientTransformationExtraArgs):
         cls,
         transformation: optax.GradientTransformation,
         slack: Slack = _unknown,
-        most_lost: Callable[..., DirectionBound] = _unknown,
+        most_lost: Callable[..., Any] = _unknown,
         displacement: Displacement | None = None,
         coordinate_learner: Callable[[int], CoordinateLearner | None] = lambda size: None,
     ):
@@ -126,8 +128,8 @@ def displacement(
     return learner.displacement(state, like, *geometry)
 
 
-def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., DirectionBound]:
-    """The bound of a direction learner, likewise."""
+def most_lost_of(learner: optax.GradientTransformation) -> Callable[..., Any]:
+    """The bound of a direction learner or a bettor, likewise."""
     return getattr(learner, "most_lost", _unknown)
 
 

@@ -378,7 +378,9 @@ def test_the_bound_is_the_theorem_written_out(x64):
         covariance = np.asarray(gradients).T @ np.asarray(gradients) + 8.0 * np.eye(DIMENSION)
         length = np.sqrt((u - start) @ covariance @ (u - start))
         squares = inner.direction_state.squared_dual_norm_sum
-        bettor = vn.certificates.bettor_bound(inner.scale_state, jnp.asarray(length))
+        bettor = vn.certificates.bettor_bound(
+            vn.coin_betting(), inner.scale_state, jnp.asarray(length)
+        )
         expected = factor * (bettor + 2 * length * np.sqrt(1 + squares))
         bound = vn.regret_bound(optimizer, state, u)
         np.testing.assert_allclose(bound, expected, rtol=1e-9)

@@ -1,6 +1,5 @@
 """Exact regret, bounds of every theorem, and the sequences that tell them apart."""
 
-from optax_varynorm.certificates.bettor_bound import bettor_bound
 from optax_varynorm.certificates.bounds import (
     thm_1dred,
     thm_adagraddetail,
@@ -19,7 +18,8 @@ from optax_varynorm.certificates.tracking import (
     track_regret,
     worst_regret,
 )
-from optax_varynorm.certificates.wealth_bounds import (
+from optax_varynorm.coin_betting.wealth import bettor_bound
+from optax_varynorm.coin_betting.wealth_bounds import (
     coin_betting_bound,
     constraint_cost,
     freegrad_betting_bound,

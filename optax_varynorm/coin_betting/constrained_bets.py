@@ -8,6 +8,7 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.coin_betting import wealth
+from optax_varynorm.coin_betting.wealth_bounds import constraint_cost
 from optax_varynorm.learners import Certified, displacement, telling
 
 
@@ -126,8 +127,20 @@ def constrained_bets(
         )
         return optax.tree.sub(constrained(new, params), constrained(state, params)), new
 
+    def most_lost(state, comparator, charged=None):
+        del charged  # of bets that the bettor did not make
+        no_proof = state.withheld_out_of_range > 0
+        return jax.tree.map(
+            lambda bound, u, withheld: jnp.where(
+                no_proof, jnp.inf, bound + constraint_cost(u, state.initial_radius, withheld)
+            ),
+            bettor.most_lost(state.bettor_state, comparator),
+            comparator,
+            state.withheld_coin_size_sum,
+        )
+
     layer = _precision.in_working_precision("constrained_bets", init, update)
-    return Certified(layer, displacement=constrained)
+    return Certified(layer, most_lost=most_lost, displacement=constrained)
 
 
 def _add_sizes(sums, coins):

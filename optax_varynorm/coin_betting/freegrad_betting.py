@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm.coin_betting import wealth
+from optax_varynorm.coin_betting.wealth_bounds import freegrad_betting_bound
 
 
 class FreeGradBettingState(NamedTuple):
@@ -80,7 +81,14 @@ def freegrad_betting(epsilon=1.0) -> optax.GradientTransformationExtraArgs:
             squared_coin_sum=squared_coin_sum,
         )
 
-    return wealth.bettor("freegrad_betting", epsilon, start, choose_fraction)
+    def regret_bound(state, comparator, initial_wealth):
+        return jax.tree.map(
+            lambda u, q: freegrad_betting_bound(u, q, initial_wealth),
+            comparator,
+            state.squared_coin_sum,
+        )
+
+    return wealth.bettor("freegrad_betting", epsilon, start, choose_fraction, regret_bound)
 
 
 def _fraction(coin_sum, squared_coin_sum):

@@ -8,6 +8,7 @@ import optax
 
 from optax_varynorm import _arguments, _precision
 from optax_varynorm.coin_betting import wealth
+from optax_varynorm.coin_betting.wealth_bounds import coin_betting_bound
 
 # The bettor stakes at most half of its wealth, so that no coin in [-1, 1] can ruin it.
 LARGEST_FRACTION = 0.5
@@ -102,4 +103,12 @@ def coin_betting(epsilon=1.0, Z=1.0) -> optax.GradientTransformationExtraArgs:
             squared_coin_sum=jax.tree.map(lambda q, c: q + c**2, state.squared_coin_sum, coin),
         )
 
-    return wealth.bettor("coin_betting", epsilon, start, choose_fraction)
+    def regret_bound(state, comparator, initial_wealth):
+        return jax.tree.map(
+            lambda u, q, z: coin_betting_bound(u, q, initial_wealth, state.regularizer_strength, z),
+            comparator,
+            state.squared_coin_sum,
+            state.squared_slope_sum,
+        )
+
+    return wealth.bettor("coin_betting", epsilon, start, choose_fraction, regret_bound)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm.coin_betting import wealth
+from optax_varynorm.coin_betting.wealth_bounds import kt_betting_bound
 
 
 class KTBettingState(NamedTuple):
@@ -77,7 +78,12 @@ def kt_betting(epsilon=1.0) -> optax.GradientTransformationExtraArgs:
             coin_size_sum=coin_size_sum,
         )
 
-    return wealth.bettor("kt_betting", epsilon, start, choose_fraction)
+    def regret_bound(state, comparator, initial_wealth):
+        return jax.tree.map(
+            lambda u, n: kt_betting_bound(u, n, initial_wealth), comparator, state.coin_size_sum
+        )
+
+    return wealth.bettor("kt_betting", epsilon, start, choose_fraction, regret_bound)
 
 
 def _fraction(coin_sum, coin_size_sum):

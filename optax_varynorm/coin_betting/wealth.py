@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _arguments, _precision
-from optax_varynorm.learners import Certified
+from optax_varynorm.learners import Certified, most_lost_of
 
 
 def largest_log_wealth(dtype) -> float:
@@ -26,6 +26,7 @@ def bettor(
     epsilon,
     start: Callable[[optax.Params, dict[str, Any]], Any],
     choose_fraction: Callable[[Any, optax.Updates], Any],
+    regret_bound: Callable[[Any, optax.Params, Any], optax.Params],
 ) -> optax.GradientTransformationExtraArgs:
     r"""A learner of one number from a rule for the fraction of wealth to stake.
 
@@ -47,6 +48,7 @@ def bettor(
       start: the first state, from the parameters and the fields that all bettors have.
       choose_fraction: the state with the next ``bet_fraction``, from the one whose wealth is
         settled and whose fraction is still that of the coin, and the coin.
+      regret_bound: its theorem, from a state, the comparator and the initial wealth.
     """
     _arguments.require_moderate("epsilon", epsilon, "the money a bettor starts with")
 
@@ -79,8 +81,49 @@ def bettor(
         new = choose_fraction(settled, coin)
         return optax.tree.sub(bet(new), bet(state)), new
 
+    def most_lost(state, comparator, charged=None):
+        initial_wealth = jnp.exp(state.log_initial_wealth)
+        # No theorem covers winnings that were given away, nor coins that were cut.
+        no_proof = (state.wealth_saturations > 0) | (state.coins_out_of_range > 0)
+        bound = jax.tree.map(
+            lambda number: jnp.where(no_proof, jnp.inf, number),
+            regret_bound(state, comparator, initial_wealth),
+        )
+        if charged is None:
+            return bound
+        # In exact numbers the wealth is what it was at first, minus what was charged.
+        by_rounding = charged - (initial_wealth - jnp.exp(state.log_wealth))
+        return bound + jnp.maximum(by_rounding, 0)
+
     layer = _precision.in_working_precision(name, init, update)
-    return Certified(layer, displacement=bet)
+    return Certified(layer, most_lost=most_lost, displacement=bet)
+
+
+def bettor_bound(
+    bettor: optax.GradientTransformation, state: optax.OptState, comparator: optax.Params
+) -> optax.Params:
+    r"""An upper bound on :math:`\sum_t g_t (w_t - u)`, read off a bettor's state.
+
+    The state knows the initial wealth, the sums of the coins and their sizes, and what the
+    bettor's own theorem needs besides, so the stream need not be at hand. Elementwise: each
+    coordinate is a game of its own, and the regret of a tree is at most the sum of all of them.
+
+    It is infinite if a wealth saturated (``wealth_saturations``) or a coin was cut
+    (``coins_out_of_range``). Under ``vmap`` it batches like any function of arrays.
+
+    Args:
+      bettor: ``coin_betting``, ``kt_betting``, ``freegrad_betting``, or ``constrained_bets`` around
+        one of them.
+      state: its state.
+      comparator: ``u - w_1``, an array or a tree like the bettor's parameters.
+
+    >>> import jax.numpy as jnp, optax_varynorm as vn
+    >>> bettor = vn.freegrad_betting(epsilon=0.5)
+    >>> _, state = bettor.update(jnp.array(-1.0), bettor.init(jnp.zeros(())), jnp.zeros(()))
+    >>> print(f"{vn.certificates.bettor_bound(bettor, state, jnp.array(2.0)):.2f}")  # u = 2
+    9.26
+    """
+    return most_lost_of(bettor)(state, comparator)
 
 
 def bet(state: Any, *_) -> optax.Params:

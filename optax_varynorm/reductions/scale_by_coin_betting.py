@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.certificates.bettor_bound import bettor_bound, coins_refused, wealth_rounding
 from optax_varynorm.certificates.compensated import CompensatedSum
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.learners import Certified, displacement, telling
@@ -93,12 +92,9 @@ def scale_by_coin_betting(
             state.direction_state, comparator, norm, norm_state
         )
         charged = state.charged.value()
-        regret = bettor_bound(state.scale_state, length)
+        regret = scale_learner.most_lost(state.scale_state, length, charged)
         digits = 8 * float(jnp.finfo(charged.dtype).eps) * (jnp.abs(charged) + jnp.abs(regret))
-        found = regret + wealth_rounding(state.scale_state, charged) + digits
-        # Coins that were cut (no norm kept the gradients short) cost more than the bettor knows.
-        refused = coins_refused(state.scale_state) > 0
-        return jnp.where(refused, jnp.inf, found + (most_lost_by_direction - charged))
+        return regret + digits + (most_lost_by_direction - charged)
 
     def point(state, params, *norm):
         direction, scale = factors(state, params, *norm)
