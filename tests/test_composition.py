@@ -195,11 +195,13 @@ def test_a_plateau_reduces_the_steps():
 
 @every_optimizer
 def test_steps_over_several_batches_are_those_of_their_mean(optimizer):
+    """Few of them: rounding is another in `cond`, and grows a thousandfold in some more rounds."""
     several = optax.MultiSteps(optimizer, every_k_schedule=4).gradient_transformation()
-    alone, *_ = train(optimizer, steps=25)
-    together, *_ = train(several, steps=100)
+    alone, *_ = train(optimizer, steps=12)
+    together, *_ = train(several, steps=48)
     for name in START:
         np.testing.assert_allclose(together[name], alone[name], rtol=1e-4, atol=1e-5)
+        assert np.all(alone[name] != START[name])
 
 
 def test_rounds_that_are_not_finite_change_nothing():
@@ -328,13 +330,17 @@ def test_states_are_arrays_and_go_on_from_a_checkpoint(optimizer):
     assert fresh == structure
     restored = jax.tree.unflatten(fresh, [jnp.asarray(saved[str(k)]) for k in range(len(saved))])
     exported = jax.export.export(
-        jax.jit(lambda g, leaves, p: tracked.update(g, jax.tree.unflatten(fresh, leaves), p)[0])
+        jax.jit(
+            lambda g, leaves, p: jax.tree.leaves(
+                tracked.update(g, jax.tree.unflatten(fresh, leaves), p)
+            )
+        )
     )(gradient, leaves, params)
     again = jax.export.deserialize(exported.serialize())
     for updates in (
         jax.jit(tracked.update)(gradient, restored, params)[0],
         jax.jit(tracked.update)(gradient, pickle.loads(pickle.dumps(state)), params)[0],
-        again.call(gradient, leaves, params),
+        dict(zip(params, again.call(gradient, leaves, params)[: len(params)], strict=True)),
     ):
         jax.tree.map(np.testing.assert_array_equal, updates, expected)
 

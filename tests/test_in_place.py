@@ -47,9 +47,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "most"), [("fixed_norm", 5), ("diagonal", 6)])
+@pytest.mark.parametrize(("name", "most"), [("fixed_norm", 6), ("diagonal", 7)])
 def test_a_round_writes_few_vectors(name, most):
-    """The gradient twice, the sum, the direction, the parameters; and the weights."""
+    """The gradient twice, direction, sum, parameters, where these stay if they stay; the weights."""
     body, _ = compiled_round(OPTIMIZERS[name], SIZE)
     assert len(written(body, f"(?:1,)?{SIZE}", "fusion")) <= most
 
