@@ -49,7 +49,7 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize(("name", "most"), [("fixed_norm", 6), ("diagonal", 7)])
 def test_a_round_writes_few_vectors(name, most):
-    """The gradient twice, direction, sum, parameters, where these stay if they stay; the weights."""
+    """Gradient (twice), direction, sum, parameters, where they stay and follow; the weights."""
     body, _ = compiled_round(OPTIMIZERS[name], SIZE)
     assert len(written(body, f"(?:1,)?{SIZE}", "fusion")) <= most
 

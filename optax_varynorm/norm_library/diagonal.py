@@ -103,7 +103,7 @@ class ByCoordinateState(NamedTuple):
     """Attributes:
     largest_squares: the square of each coordinate's largest gradient, zero where none was seen.
     inverse: the reciprocal weights, likewise.
-    knows_all: whether no coordinate is without a gradient.
+    knows_all: one as soon as no coordinate is without a gradient.
     """
 
     largest_squares: optax.Updates
@@ -122,7 +122,7 @@ def _by_coordinate() -> VaryingNorm:
 
     def init(params):
         zero = jnp.zeros((), _precision.working_dtype(params))
-        return ByCoordinateState(_fill(params, zero), _fill(params, zero), jnp.zeros((), bool))
+        return ByCoordinateState(_fill(params, zero), _fill(params, zero), jnp.zeros((), jnp.int32))
 
     def meet(usable, gradient, largest_squares):
         """How first gradients count, and whether all coordinates have had theirs."""
@@ -138,7 +138,7 @@ def _by_coordinate() -> VaryingNorm:
 
     def grow(state, reading):
         size, knows_all = jax.lax.cond(
-            state.knows_all,
+            state.knows_all > 0,
             no_more_to_meet,
             meet,
             reading.usable,
@@ -159,7 +159,7 @@ def _by_coordinate() -> VaryingNorm:
         return ByCoordinateState(
             jax.tree.map(largest_square, state.largest_squares, reading.gradient),
             jax.tree.map(inverse_weight, state.inverse, reading.gradient),
-            knows_all,
+            knows_all.astype(jnp.int32),
         )
 
     return _norm(init, grow)

@@ -59,7 +59,7 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
         dtype = _precision.working_dtype(params)
         return AnchoredState(
             anchor=_precision.copy(params, dtype),
-            left_from=_precision.copy(params),
+            left_from=jax.tree.map(_copy, params),
             anchored_learner_state=learner.init(_precision.copy(params, dtype)),
         )
 
@@ -71,15 +71,52 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
         _, learner_state = learner.update(
             updates, state.anchored_learner_state, optax.tree.add(expected, added), **extra_args
         )
-        left_from = jax.tree.map(lambda here, finfo: here.astype(finfo.dtype), params, precision)
+        left_from = jax.tree.map(lambda here, finfo: _copy(here, finfo.dtype), params, precision)
         step = optax.tree.sub(point_of(anchor, learner_state), params)
         return step, AnchoredState(anchor, left_from, learner_state)
 
     def slack(state, comparator, *geometry):
         return learner.slack(state.anchored_learner_state, comparator, *geometry)
 
+    def displacement_of_learner(state, like, *geometry):
+        return displacement(learner, state.anchored_learner_state, like, *geometry)
+
     layer = _precision.in_working_precision("anchored", init, update, knows_its_place=True)
-    return Certified(layer._replace(init=init), slack)
+    return Certified(layer._replace(init=init), slack, displacement=displacement_of_learner)
+
+
+def anchored_if_narrow(learner: Certified) -> Certified:
+    """The learner; ``anchored``, if a parameter is narrower than float32."""
+    narrow = anchored(learner)
+
+    def init(params):
+        _precision.working_dtype(params)  # refuses what is no real number
+        dtypes = map(jnp.result_type, jax.tree.leaves(params))
+        is_narrow = any(jnp.finfo(dtype).bits < 32 for dtype in dtypes)
+        return (narrow if is_narrow else learner).init(params)
+
+    def chosen(state):
+        return narrow if isinstance(state, AnchoredState) else learner
+
+    def update(updates, state, params=None, **extra_args):
+        return chosen(state).update(updates, state, params, **extra_args)
+
+    def slack(state, comparator, *geometry):
+        return chosen(state).slack(state, comparator, *geometry)
+
+    def displacement_of_chosen(state, like, *geometry):
+        return displacement(chosen(state), state, like, *geometry)
+
+    return Certified(
+        optax.GradientTransformationExtraArgs(init, update),
+        slack,
+        displacement=displacement_of_chosen,
+    )
+
+
+def _copy(leaf, dtype=None):
+    """An array of its own, of one strong dtype."""
+    return jnp.array(leaf, jnp.result_type(leaf) if dtype is None else dtype, copy=True)
 
 
 def _moved_by_others(param, arrived, left_from):

@@ -46,7 +46,9 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     def init(params):
         return CombineState(tuple(learner.init(params) for learner in learners))
 
-    def update(updates, state, params, **extra_args):
+    def update(updates, state, params, *, followed=1.0, **extra_args):
+        # What the parameters did says nothing about one of several: an outer layer knows, or none.
+        extra_args["followed"] = followed
         pairs = zip(learners, state.learner_states, strict=True)
         steps, states = zip(
             *(learner.update(updates, own, params, **extra_args) for learner, own in pairs),

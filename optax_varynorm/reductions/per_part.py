@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 class PerPartState(NamedTuple):
     """Attributes:
     largest_entry: the largest entry of a gradient so far.
-    was_met: for each stack, which parts have had a gradient.
+    was_met: for each stack, one for each part that has had a gradient.
     part_states: for each stack, the learners' states with one more axis.
     """
 
@@ -74,7 +74,7 @@ def per_part(
         stacks = stack(params)
         return PerPartState(
             largest_entry=jnp.zeros((), _precision.working_dtype(params)),
-            was_met=tuple(jnp.zeros(len(rows), bool) for rows in stacks),
+            was_met=tuple(jnp.zeros(len(rows), jnp.int32) for rows in stacks),
             part_states=tuple(map(jax.vmap(learner.init), stacks)),
         )
 
@@ -85,12 +85,15 @@ def per_part(
         least = jnp.asarray(smallest_first, largest.dtype) * largest
 
         def enlarge(rows, top, was_met):
-            is_small_first = ~was_met & (top > 0) & (top < least)
+            is_small_first = (was_met == 0) & (top > 0) & (top < least)
             factor = jnp.where(is_small_first, least / jnp.where(is_small_first, top, 1), 1)
             return rows * jnp.expand_dims(factor, range(1, rows.ndim))
 
         enlarged = tuple(map(enlarge, stacks, tops, state.was_met))
-        was_met = tuple(met | (top > 0) for met, top in zip(state.was_met, tops, strict=True))
+        was_met = tuple(
+            jnp.maximum(met, (top > 0).astype(jnp.int32))
+            for met, top in zip(state.was_met, tops, strict=True)
+        )
         return enlarged, largest, was_met
 
     def update(updates, state, params, *, geometry=None, **extra_args):

@@ -21,7 +21,7 @@ class WithVaryingNormState(NamedTuple):
     clipped_rounds: number of gradients longer than the learner may see (dual norm above one by
       more than rounding); the learner received them at dual norm one.
     learner_state: state of the learner.
-    announced: whether any features were, for a norm that observes them; ``None`` for others.
+    announced: one as soon as any features were, for a norm that observes them; else ``None``.
     """
 
     norm_state: NormState
@@ -73,7 +73,7 @@ def with_varying_norm(
             skipped_rounds=jnp.zeros((), jnp.int32),
             clipped_rounds=jnp.zeros((), jnp.int32),
             learner_state=learner.init(params),
-            announced=None if norm.announce is None else jnp.zeros((), bool),
+            announced=None if norm.announce is None else jnp.zeros((), jnp.int32),
         )
 
     def update(updates, state, params, *, geometry: Geometry | None = None, **extra_args):
@@ -82,7 +82,7 @@ def with_varying_norm(
         if norm.announce is not None:
             features, next_features = map(_precision.finite, require_features(extra_args, params))
             # The first round's features had no round before to announce them.
-            before = rarely(~state.announced, norm.announce, before, features)
+            before = rarely(state.announced == 0, norm.announce, before, features)
         reading = norm.measure(before, updates)
         received, squared_dual_norm = reading.known, reading.squared_dual_norm
         clipped = jnp.zeros((), bool)
