@@ -10,7 +10,7 @@ from optax_varynorm._empty import nothing, size_of
 from optax_varynorm.coin_betting import coin_betting
 from optax_varynorm.domains import Domain
 from optax_varynorm.ftrl import ftrl_step
-from optax_varynorm.learners import Certified, displacement, slack_of, telling
+from optax_varynorm.learners import Certified, slack_of
 from optax_varynorm.norm_library import (
     diagonal_norm,
     full_matrix_norm,
@@ -228,7 +228,6 @@ def is_small(size: int) -> bool:
 
 def if_small(learner: optax.GradientTransformation) -> Certified:
     """A learner that takes part while there are few parameters, and has no state beyond."""
-    learner = telling(learner)
 
     def init(params):
         if is_small(size_of(params)):
@@ -247,13 +246,7 @@ def if_small(learner: optax.GradientTransformation) -> Certified:
         square = _precision.inner(comparator, comparator)
         return jnp.where(square > 0, jnp.inf, jnp.zeros_like(square))
 
-    def moved(state, like, *geometry):
-        if is_small(size_of(like)):
-            return displacement(learner, state, like, *geometry)
-        return optax.tree.zeros_like(like)
-
-    bare = optax.GradientTransformationExtraArgs(init, update)
-    return Certified(bare, slack, displacement=moved)
+    return Certified(optax.GradientTransformationExtraArgs(init, update), slack)
 
 
 def _learn(

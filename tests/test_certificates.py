@@ -411,6 +411,23 @@ def test_the_worst_comparator_is_found_from_any_start():
     np.testing.assert_allclose(vn.worst_regret(state, BALL), 0.5 + 5**0.5, rtol=1e-6)
 
 
+@pytest.mark.parametrize("center", [1e4, 1e6])
+def test_the_certified_gap_allows_for_rounding_far_from_zero(center):
+    """In float32, where a support function and its value at the start nearly cancel."""
+    interval, slope = vn.box(center - 1, center + 1), np.float32(-0.3)
+    optimizer = vn.track_regret(vn.fixed_norm(domain=interval))
+
+    def play_round(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(jnp.full(1, slope), state, params)
+        return (optax.apply_updates(params, updates), state), params
+
+    start = jnp.full(1, center)
+    (_, state), points = jax.lax.scan(play_round, (start, optimizer.init(start)), length=1000)
+    true_gap = float(slope) * (np.mean(np.asarray(points, np.float64)) - (center + 1))
+    assert 0 < true_gap <= vn.certified_gap(state, interval)
+
+
 def test_no_bound_where_coins_were_cut_or_winnings_given_away():
     loose = vn.with_varying_norm(vn.lp_norm(), vn.scale_by_coin_betting(vn.ftrl_step()), clip=False)
     gradients = np.full((60, DIMENSION), -0.5, np.float32)

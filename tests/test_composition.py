@@ -345,6 +345,33 @@ def test_states_are_arrays_and_go_on_from_a_checkpoint(optimizer):
         jax.tree.map(np.testing.assert_array_equal, updates, expected)
 
 
+@every_optimizer
+def test_sharpness_aware_minimization_learns_around_an_optimizer(optimizer):
+    """It blends states by arithmetic, so no leaf of one may be a boolean."""
+    sharp = optax.contrib.sam(optimizer, optax.sgd(0.02), sync_period=2)
+    params, *_ = train(sharp, steps=600)
+    assert loss(params) < 1.1
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        vn.combine(vn.fixed_norm(), vn.diagonal()),
+        vn.per_block(vn.full_matrix()),
+        vn.per_coordinate(vn.fixed_norm()),
+    ],
+    ids=["combine", "per_block", "per_coordinate"],
+)
+def test_narrow_parameters_arrive_in_every_wrapper(optimizer):
+    target = jnp.array([67.0, 62.0, 64.5, 72.0])
+
+    def distance(params):
+        return jnp.sum(jnp.sqrt(1 + (params.astype(jnp.float32) - target) ** 2))
+
+    params, *_ = train(optimizer, jnp.full(4, 64.0, jnp.bfloat16), 1000, of=distance)
+    np.testing.assert_allclose(params.astype(jnp.float32), target, atol=1.0)
+
+
 def test_bfloat16_does_not_stall():
     """Ten thousand rounds around a parameter that single updates are too small to move."""
     target = jnp.array([1.25, -3.0, 100.0])

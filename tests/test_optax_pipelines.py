@@ -228,6 +228,16 @@ def test_parameters_and_state_can_be_donated(make, compiled_init):
 
 
 @every_optimizer
+def test_a_state_shares_no_buffer_with_parameters_of_mixed_types(make):
+    """After an eager update, too, where a cast to the same type is the same array."""
+    params = {"wide": jnp.ones(3), "narrow": jnp.ones(3, jnp.bfloat16)}
+    optimizer = make()
+    _, state = optimizer.update(params, optimizer.init(params), params)
+    pointers = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(params)}
+    assert not pointers & {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)}
+
+
+@every_optimizer
 def test_no_two_leaves_share_a_buffer(make):
     params = jax.tree.map(jnp.array, PARAMS)
     leaves = [leaf for leaf in jax.tree.leaves((params, make().init(params))) if leaf.size]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from optax_varynorm import _precision
-from optax_varynorm.learners import Certified, displacement, telling
+from optax_varynorm.learners import Certified, displacement, displacement_of, slack_of, telling
 
 
 class AnchoredState(NamedTuple):
@@ -78,25 +78,26 @@ def anchored(learner: optax.GradientTransformation) -> optax.GradientTransformat
     def slack(state, comparator, *geometry):
         return learner.slack(state.anchored_learner_state, comparator, *geometry)
 
-    def displacement_of_learner(state, like, *geometry):
+    def moved(state, like, *geometry):
         return displacement(learner, state.anchored_learner_state, like, *geometry)
 
     layer = _precision.in_working_precision("anchored", init, update, knows_its_place=True)
-    return Certified(layer._replace(init=init), slack, displacement=displacement_of_learner)
+    return Certified(layer._replace(init=init), slack, displacement=moved)
 
 
-def anchored_if_narrow(learner: Certified) -> Certified:
+def anchored_if_narrow(learner: optax.GradientTransformation) -> Certified:
     """The learner; ``anchored``, if a parameter is narrower than float32."""
-    narrow = anchored(learner)
+    narrow, tells = anchored(learner), displacement_of(learner)
+    extended = optax.with_extra_args_support(learner)
+    wide = Certified(extended, slack_of(learner), displacement=tells)
 
     def init(params):
         _precision.working_dtype(params)  # refuses what is no real number
-        dtypes = map(jnp.result_type, jax.tree.leaves(params))
-        is_narrow = any(jnp.finfo(dtype).bits < 32 for dtype in dtypes)
-        return (narrow if is_narrow else learner).init(params)
+        return (narrow if _is_narrow(params) else wide).init(params)
 
     def chosen(state):
-        return narrow if isinstance(state, AnchoredState) else learner
+        is_narrow = isinstance(state, AnchoredState) and _is_narrow(state.left_from)
+        return narrow if is_narrow else wide
 
     def update(updates, state, params=None, **extra_args):
         return chosen(state).update(updates, state, params, **extra_args)
@@ -104,14 +105,16 @@ def anchored_if_narrow(learner: Certified) -> Certified:
     def slack(state, comparator, *geometry):
         return chosen(state).slack(state, comparator, *geometry)
 
-    def displacement_of_chosen(state, like, *geometry):
+    def moved(state, like, *geometry):
         return displacement(chosen(state), state, like, *geometry)
 
-    return Certified(
-        optax.GradientTransformationExtraArgs(init, update),
-        slack,
-        displacement=displacement_of_chosen,
-    )
+    bare = optax.GradientTransformationExtraArgs(init, update)
+    return Certified(bare, slack, displacement=tells and moved)
+
+
+def _is_narrow(params) -> bool:
+    dtypes = map(jnp.result_type, jax.tree.leaves(params))
+    return any(jnp.finfo(dtype).bits < 32 for dtype in dtypes)
 
 
 def _copy(leaf, dtype=None):

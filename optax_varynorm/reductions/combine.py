@@ -8,6 +8,7 @@ import optax
 
 from optax_varynorm import _precision
 from optax_varynorm.learners import Certified, displacement_of, slack_of
+from optax_varynorm.reductions.anchored import anchored_if_narrow
 
 
 class CombineState(NamedTuple):
@@ -31,7 +32,7 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     With :math:`u_i = u - w_1` and :math:`u_j = 0` elsewhere, that is the regret of any one learner
     plus what the others lose against the starting point, at most epsilon each where nothing is
     clipped. So ``combine`` has the least of its learners' bounds, whichever it is, without knowing
-    which.
+    which. Parameters narrower than float32 are ``anchored``.
 
     >>> import jax.numpy as jnp, optax_varynorm as vn
     >>> optimizer = vn.combine(vn.diagonal(), vn.full_matrix(epsilon=0.1))
@@ -46,9 +47,7 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
     def init(params):
         return CombineState(tuple(learner.init(params) for learner in learners))
 
-    def update(updates, state, params, *, followed=1.0, **extra_args):
-        # What the parameters did says nothing about one of several: an outer layer knows, or none.
-        extra_args["followed"] = followed
+    def update(updates, state, params, **extra_args):
         pairs = zip(learners, state.learner_states, strict=True)
         steps, states = zip(
             *(learner.update(updates, own, params, **extra_args) for learner, own in pairs),
@@ -71,11 +70,12 @@ def combine(*learners: optax.GradientTransformation) -> optax.GradientTransforma
         pairs = zip(displacements, state.learner_states, strict=True)
         return _add(*(of(own, params, *geometry) for of, own in pairs if of is not None))
 
-    return Certified(
+    combined = Certified(
         _precision.in_working_precision("combine", init, update),
         slack,
         displacement=None if None in displacements else displacement,
     )
+    return anchored_if_narrow(combined)
 
 
 def _add(*trees):

@@ -12,6 +12,7 @@ from optax_varynorm import _arguments, _precision
 from optax_varynorm._empty import nothing, size_of
 from optax_varynorm.learners import Certified, displacement_of, slack_of
 from optax_varynorm.norm_library.first_seen import SMALLEST_COORDINATE
+from optax_varynorm.reductions.anchored import anchored_if_narrow
 
 Stacks = tuple[jax.Array, ...]
 
@@ -127,11 +128,12 @@ def per_part(
         moved = map(jax.vmap(learner_displacement), state.part_states, stack(params))
         return unstack(tuple(moved), params)
 
-    return Certified(
+    all_parts = Certified(
         _precision.in_working_precision(name, init, update),
         slack,
         displacement=learner_displacement and displacement,
     )
+    return anchored_if_narrow(all_parts)
 
 
 def require_part(smallest_first) -> None:

@@ -181,9 +181,5 @@ def project(
         unused = learner.slack(state.projected_learner_state, comparator, norm, norm_state)
         return surcharge + digits + factor * unused
 
-    def displacement_of_projected(state, like, *_):
-        del like
-        return optax.tree.sub(state.projected, state.projected_origin)
-
     layer = _precision.in_working_precision("project", init, update, knows_its_place=True)
-    return Certified(layer, slack, displacement=displacement_of_projected)
+    return Certified(layer, slack)

@@ -13,14 +13,12 @@ from optax_varynorm.learners import Certified, displacement, telling
 
 class ScaleByCoinBettingState(NamedTuple):
     r"""Attributes:
-    charged: what the scale learner was charged so far, :math:`\sum_i c_i y_i` with its coins ``c``.
-    withheld: the part of the gradients that it was not told, :math:`\sum_i s_i - c_i`.
+    charged: :math:`\sum_i \langle g_i, y_i x_i\rangle`, what the gradients received cost so far.
     direction_state: state of the direction learner, which tells ``x_t``.
     scale_state: state of the scale learner, which tells ``y_t``.
     """
 
     charged: CompensatedSum
-    withheld: CompensatedSum
     direction_state: optax.OptState
     scale_state: optax.OptState
 
@@ -38,8 +36,7 @@ def scale_by_coin_betting(
        \langle g_t, y_t x_t - u\rangle
        = s_t (y_t - \|u\|) + \|u\| \langle g_t, x_t - u/\|u\|\rangle.
 
-    The update is :math:`z_{t+1} - z_t`. Where the parameters did not follow, ``grounded`` says what
-    part of :math:`s_t` was really won: the scale learner's coin is :math:`c_t`, that part of it.
+    The update is :math:`z_{t+1} - z_t`.
 
     Args:
       direction_learner: plays in the current unit ball, ``ftrl_step()`` in the paper; any Optax
@@ -71,26 +68,21 @@ def scale_by_coin_betting(
         number = jnp.zeros((), _precision.working_dtype(params))
         return ScaleByCoinBettingState(
             charged=CompensatedSum.zeros_like(number),
-            withheld=CompensatedSum.zeros_like(number),
             direction_state=direction_learner.init(optax.tree.zeros_like(params)),
             scale_state=scale_learner.init(number),
         )
 
-    def update(updates, state, params, *, geometry=None, followed=1.0, **extra_args):
+    def update(updates, state, params, *, geometry=None, **extra_args):
         before, after = ((), ()) if geometry is None else geometry.sides()
         direction, scale = factors(state, params, *before)
-        product = _precision.inner(updates, direction)
-        coin = jnp.asarray(followed, product.dtype) * product
+        coin = _precision.inner(updates, direction)
         _, direction_state = direction_learner.update(
             updates, state.direction_state, direction, geometry=geometry, **extra_args
         )
         # The norm is one of the whole space: it means nothing to the one-dimensional learner.
         _, scale_state = scale_learner.update(coin, state.scale_state, scale, **extra_args)
         new = ScaleByCoinBettingState(
-            charged=state.charged.plus(coin * scale),
-            withheld=state.withheld.plus(product - coin),
-            direction_state=direction_state,
-            scale_state=scale_state,
+            state.charged.plus(coin * scale), direction_state, scale_state
         )
         return optax.tree.sub(point(new, params, *after), optax.tree.scale(scale, direction)), new
 
@@ -101,11 +93,8 @@ def scale_by_coin_betting(
         )
         charged = state.charged.value()
         regret = scale_learner.most_lost(state.scale_state, length, charged)
-        unheard = state.withheld.value() * length
-        sizes = jnp.abs(charged) + jnp.abs(regret) + jnp.abs(unheard)
-        digits = 8 * float(jnp.finfo(charged.dtype).eps) * sizes
-        # s (y - |u|) = c (y - |u|) + (s - c) (y - |u|), of which the learner has lost s y already.
-        return regret + digits + (most_lost_by_direction - charged) - unheard
+        digits = 8 * float(jnp.finfo(charged.dtype).eps) * (jnp.abs(charged) + jnp.abs(regret))
+        return regret + digits + (most_lost_by_direction - charged)
 
     def point(state, params, *norm):
         direction, scale = factors(state, params, *norm)
