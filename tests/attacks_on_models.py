@@ -257,6 +257,14 @@ def predict(folder: pathlib.Path, name: str, content: bytes) -> bool:
     return True
 
 
+def peak_memory() -> int:
+    """In kilobytes. To ``getrusage`` a child is as large as the process that forked it."""
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(status.read_text().split("VmHWM:")[1].split()[0])
+
+
 def main(count: int) -> None:
     tried, refused = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as name:
@@ -291,7 +299,7 @@ def main(count: int) -> None:
     print(f"| {'what was changed':20} | tried | refused |")
     for kind in tried:
         print(f"| {kind:20} | {tried[kind]:5} | {refused[kind]:7} |")
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    most = peak_memory() / 2**20
     print(f"{tried.total()} files, no traceback, at most {most:.2f} GB of memory")
     assert most < 1
 
