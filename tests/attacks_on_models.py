@@ -1,23 +1,16 @@
 """Model files that somebody has changed, drawn by Hypothesis, and what ``varynorm predict`` says.
 
-``python -m tests.attacks_on_models 1000`` tries so many of each kind, and prints a table: how many
-were tried, how many were refused, and the most memory that the process had. What is not refused has
-to predict.
+What is not refused has to predict.
 """
 
-import collections
 import contextlib
 import copy
 import io
 import json
 import pathlib
-import resource
-import sys
-import tempfile
 import zipfile
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optax_varynorm.cli import archive
@@ -255,54 +248,3 @@ def predict(folder: pathlib.Path, name: str, content: bytes) -> bool:
     later = "and this package reads version" in line
     assert model_is_refused or of_other_table or later, line
     return True
-
-
-def peak_memory() -> int:
-    """In kilobytes. To ``getrusage`` a child is as large as the process that forked it."""
-    status = pathlib.Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(status.read_text().split("VmHWM:")[1].split()[0])
-
-
-def main(count: int) -> None:
-    tried, refused = collections.Counter(), collections.Counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        models = fitted(folder)
-
-        def attack(kind, name, content):
-            tried[kind] += 1
-            refused[kind] += predict(folder, name, content)
-
-        unhurried = settings(
-            max_examples=max(1, count // len(models)),
-            database=None,
-            deadline=None,
-            suppress_health_check=[*HealthCheck],
-        )
-
-        def battery(kind, name, strategy):
-            @unhurried
-            @given(strategy)
-            def attack_once(changed):
-                attack(kind, name, changed)
-
-            attack_once()
-
-        for kind, strategy in ATTACKS.items():
-            for name, content in models.items():
-                battery(kind, name, strategy(content))
-        for bomb in bombs(models["classes"]).values():
-            assert len(bomb) < 4e6
-            attack("bombs", "classes", bomb)
-    print(f"| {'what was changed':20} | tried | refused |")
-    for kind in tried:
-        print(f"| {kind:20} | {tried[kind]:5} | {refused[kind]:7} |")
-    most = peak_memory() / 2**20
-    print(f"{tried.total()} files, no traceback, at most {most:.2f} GB of memory")
-    assert most < 1
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

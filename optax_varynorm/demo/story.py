@@ -129,7 +129,7 @@ def sections(races: Races) -> list[Section]:
         COLUMNS,
         table(races),
     )
-    parts = [Section("Result", " ".join(claims(races)), [result])]
+    parts = [Section("Result", "\n\n".join(claims(races)), [result])]
     for stream, results in races.linear.items():
         ours, *peers = results
         drawings = [
