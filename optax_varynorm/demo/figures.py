@@ -48,7 +48,8 @@ def learning_rates(results: Sequence[Result]) -> Figure:
             style = ".--" if result.units == RAW else ".-"
             axes.plot(result.rates, shown, style, color=colour, label=result.label)
     axes.set(xlabel="learning rate", ylabel="mean loss", xscale="log", yscale="log")
-    axes.legend()
+    # Seven curves leave no room for it inside.
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
