@@ -16,7 +16,7 @@ def working_dtype(tree: Any) -> jnp.dtype:
     Matrix inverses, eigenvectors and logarithms of wealth need more digits than bfloat16 or
     float16 parameters have, so the state is never narrower than float32.
     """
-    dtypes = [jnp.result_type(leaf) for leaf in jax.tree.leaves(tree)]
+    dtypes = [_dtype(path, leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
     for dtype in dtypes:
         if jnp.issubdtype(dtype, jnp.complexfloating):
             raise ValueError(
@@ -29,6 +29,17 @@ def working_dtype(tree: Any) -> jnp.dtype:
                 "Cast it, or leave it out with `optax.masked`."
             )
     return jnp.dtype(jnp.float64 if jnp.float64 in dtypes else jnp.float32)
+
+
+def _dtype(path, leaf):
+    try:
+        return jnp.result_type(leaf)
+    except TypeError as error:
+        raise ValueError(
+            f"Parameters must be arrays, but {jax.tree_util.keystr(path) or 'one'} is {leaf!r}. "
+            "Pass those leaves that can be optimized: of an Equinox module "
+            "`eqx.filter(model, eqx.is_inexact_array)`."
+        ) from error
 
 
 def rounding(dtype) -> float:
@@ -49,6 +60,24 @@ def cast(tree: Any, dtype: jnp.dtype) -> Any:
 def copy(tree: Any, dtype: jnp.dtype | None = None) -> Any:
     """A copy or cast that never aliases, so that parameters and state can both be donated."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype, copy=True), tree)
+
+
+def in_containers_of(example: Any, tree: Any) -> Any:
+    """The leaves of a tree in another one's containers.
+
+    Libraries have types of their own for trees of one shape: the optimizer of ``flax.nnx`` keeps
+    variables where the model has parameters.
+    """
+    leaves = dict(jax.tree_util.tree_leaves_with_path(tree))
+    places = jax.tree_util.tree_leaves_with_path(example)
+    expected = [path for path, _ in places]
+    if leaves.keys() != {*expected}:
+        names = [[*map(jax.tree_util.keystr, paths)] for paths in (leaves, expected)]
+        raise ValueError(
+            f"The leaves {names[0]} do not belong to a tree whose leaves are {names[1]}. Pass the "
+            "parameters that were given to `init`; `nnx.as_pure` makes arrays of flax's variables."
+        )
+    return jax.tree.unflatten(jax.tree.structure(example), [leaves[path] for path in expected])
 
 
 def inner(left: Any, right: Any) -> jax.Array:
@@ -233,6 +262,7 @@ def check_shapes(name: str, updates: Any, params: Any) -> None:
     expected = dict(jax.tree_util.tree_leaves_with_path(params))
     keystr = jax.tree_util.keystr
     if received.keys() != expected.keys():
+        working_dtype(params)  # which says so if they are no arrays
         raise ValueError(
             f"{name} received gradients for the leaves {[*map(keystr, received)]} of a tree "
             f"whose leaves are {[*map(keystr, expected)]}. Pass the gradient of the same "

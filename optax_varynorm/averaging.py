@@ -187,8 +187,9 @@ def averaged_params(state: optax.OptState, params: optax.Params | None = None) -
 
     Args:
       state: the state of an optimizer with one of the two inside, in a chain for example.
-      params: parameters whose dtypes the average is cast to. Without them it has the dtype it is
-        kept in, float32 for parameters narrower than that.
+      params: parameters whose dtypes the average is cast to, and whose containers it is put in,
+        such as the state of a ``flax.nnx`` module. Without them it has the dtype it is kept in,
+        float32 for parameters narrower than that.
 
     >>> import jax.numpy as jnp, optax, optax_varynorm as vn
     >>> optimizer = vn.with_averaging(optax.sgd(1.0))
@@ -214,7 +215,8 @@ def averaged_params(state: optax.OptState, params: optax.Params | None = None) -
     (average,) = found
     if params is None:
         return average
-    return jax.tree.map(lambda leaf, param: leaf.astype(jnp.result_type(param)), average, params)
+    average = _precision.in_containers_of(params, average)
+    return jax.tree.map(lambda param, leaf: leaf.astype(jnp.result_type(param)), params, average)
 
 
 def _find(state):

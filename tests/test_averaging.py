@@ -194,3 +194,34 @@ def test_missing_parameters_and_bad_powers_are_refused(wrap):
     for power in (-1.0, float("nan"), "linear"):
         with pytest.raises(ValueError, match="`power`"):
             wrap(optax.sgd(0.1), power=power)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Kept:
+    """Like a variable that flax's optimizer keeps: the same leaf in a container of its own."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def tree_flatten_with_keys(self):
+        return [(jax.tree_util.GetAttrKey("value"), self.value)], None
+
+    @classmethod
+    def tree_unflatten(cls, structure, leaves):
+        return cls(*leaves)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Parameter(Kept):
+    """Like a parameter of flax's model."""
+
+
+@pytest.mark.parametrize("wrap", [vn.with_averaging, vn.anytime])
+def test_an_average_is_put_into_the_parameters_own_containers(wrap):
+    kept, params = {"a": Kept(jnp.ones(2))}, {"a": Parameter(jnp.zeros(2, jnp.bfloat16))}
+    average = vn.averaged_params(wrap(optax.sgd(0.1)).init(kept), params)
+    assert jax.tree.structure(average) == jax.tree.structure(params)
+    assert average["a"].value.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(average["a"].value, jnp.ones(2, jnp.bfloat16))
+    with pytest.raises(ValueError, match=r"nnx\.as_pure"):
+        vn.averaged_params(wrap(optax.sgd(0.1)).init(kept), {"a": jnp.zeros(2)})

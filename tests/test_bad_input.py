@@ -167,6 +167,17 @@ def test_integer_parameters_are_refused():
         vn.full_matrix().init(jnp.zeros(3, jnp.int32))
 
 
+def test_a_module_with_functions_in_it_is_refused_with_the_way_to_its_arrays():
+    """As one of Equinox is, whose activation is a leaf."""
+    module = {"weight": jnp.zeros(3), "activation": jax.nn.relu}
+    arrays = {"weight": jnp.zeros(3), "activation": None}
+    with pytest.raises(ValueError, match=r"\['activation'\] is .*eqx.filter\(model, eqx.is_inex"):
+        vn.varynorm().init(module)
+    state = vn.varynorm().init(arrays)
+    with pytest.raises(ValueError, match=r"eqx.filter\(model, eqx.is_inexact_array\)"):
+        vn.varynorm().update(arrays, state, module)
+
+
 @every_optimizer
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
 def test_bad_gradients_are_skipped_and_counted(optimizer, bad):

@@ -4,7 +4,10 @@ import gzip
 import json
 import zipfile
 
+import jax
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from tests.command_line import error, people, run
@@ -43,6 +46,16 @@ FILES = {
     "two columns of a name": ("a,a,y\n1,2,3\n", ["'a'", "rename"]),
     "one class": ("a,y\n1,u\n2,u\n", ["'y'", "every row"]),
     "no features": ("y\n0\n1\n", ["no column to predict 'y' from"]),
+    "only a mark": (b"\xef\xbb\xbf", ["empty"]),
+    "only a mark and empty lines": (b"\xef\xbb\xbf\r\n\n", ["empty"]),
+    "a long name": ("a" * 131_073 + ",y\n1,0\n", ["the first line", "131072", "--delimiter"]),
+    "a quotation mark": ('a,y\n"1,0\n' + "1,0\n" * 600_000, ["megabyte", "quotation mark"]),
+    "ragged, in Latin-1": (b"a,y\n1,0\n\xf6,1,2\n", ["row 2", "3 fields"]),
+    "a ZIP archive": (b"PK\x03\x04\x14\x00\x08\xb3", ["not UTF-8 text", "ZIP", "CSV, parquet"]),
+    "compressed": (gzip.compress(b"a,y\n1,0\n"), ["not UTF-8 text", "gzip", ".gz"]),
+    "UTF-16": ("a,y\n1,0\n".encode("utf-16"), ["not UTF-8 text", "UTF-16", "save it as UTF-8"]),
+    "a header in Latin-1": ("größe,y\n1,0\n".encode("latin-1"), ["not UTF-8", "encoding"]),
+    "zeros": (b"a,y\n1,0\n" + bytes(8), ["not UTF-8 text", "binary"]),
     "not text": (b"a,y\n\xff\xfe,0\n1,1\n", ["row 1", "column 'a'", "UTF8"]),
     "not text, late": (b"a,y\n" + b"1.5,0\n" * 300_000 + b"\xff,1\n", ["row 300001", "UTF8"]),
 }
@@ -58,7 +71,12 @@ def test_bad_files(folder, name):
     assert not (folder / "bad.varynorm").exists()
 
 
-@pytest.mark.parametrize("rows", ["1 1:2\n-1 x:3\n", "1 1:2\n-1 3:1 2:1\n", "1 1:2\n-1 1:inf\n"])
+BAD_LABELS = [f"1 1:2\n{label} 1:3\n" for label in ("nan", "inf", "-inf", "1e39")]
+
+
+@pytest.mark.parametrize(
+    "rows", ["1 1:2\n-1 x:3\n", "1 1:2\n-1 3:1 2:1\n", "1 1:2\n-1 1:inf\n", *BAD_LABELS]
+)
 def test_bad_libsvm_rows(folder, rows):
     (folder / "bad.libsvm").write_text(rows)
     assert error("fit", "bad.libsvm").startswith("varynorm: bad.libsvm: row 2")
@@ -102,6 +120,37 @@ def test_losses_that_do_not_suit_the_target(folder):
     drop = ("--drop", "text")
     assert "needs numbers" in error("fit", "rows.csv", "--target", "text", "--loss", "squared")
     assert "too many" in error("fit", "rows.csv", "--target", "number", "--loss", "hinge", *drop)
+
+
+def test_few_numbers_are_classes_and_the_way_to_a_number_is_said(folder):
+    rows = "".join(f"{i},{i % 5},{'ab'[i % 2]}\n" for i in range(25))
+    (folder / "rows.csv").write_text("a,number,text\n" + rows)
+    said = run("fit", "rows.csv", "--target", "number").stderr
+    assert "'number' has 5 different numbers, so few that they are taken for classes." in said
+    assert "To predict a number: --loss absolute" in said
+    assert "taken" not in run("fit", "rows.csv", "--target", "number", "--loss", "hinge").stderr
+    assert "taken" not in run("fit", "rows.csv", "--target", "text").stderr
+    line = error("race", "rows.csv", "--target", "number")
+    assert "has 5 classes" in line
+    assert "To predict a number: --loss absolute" in line
+
+
+def test_two_columns_of_one_name_in_parquet(folder):
+    columns = [pa.array([1, 2]), pa.array([3, 4]), pa.array([0, 1])]
+    pyarrow.parquet.write_table(pa.Table.from_arrays(columns, ["a", "a", "y"]), "rows.parquet")
+    for command in ("fit", "race"):
+        line = error(command, "rows.parquet", "--target", "y")
+        assert line == "varynorm: rows.parquet: two columns have the name 'a'; rename one."
+
+
+def test_too_little_memory_ends_in_one_line(folder, monkeypatch):
+    (folder / "rows.libsvm").write_text("1 2000000000:1\n-1 3:1\n")
+
+    def no_room(*arguments, **settings):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating")
+
+    monkeypatch.setattr("optax_varynorm.cli.learning.learn", no_room)
+    assert "not enough memory" in run("fit", "rows.libsvm", expect=1).stderr
 
 
 def test_usage_errors_have_exit_code_2(folder):

@@ -58,6 +58,24 @@ def test_the_race_plays_what_the_online_loop_plays(folder):
     assert "best constant in hindsight" in table
 
 
+@pytest.mark.usefixtures("few_contenders")
+def test_few_whole_numbers_may_be_predicted_as_numbers(folder, monkeypatch):
+    streams = []
+
+    def measure(contender, stream, loss):
+        streams.append((stream, loss))
+        return {"loss": 1.0, "examples_per_second": 1.0}
+
+    monkeypatch.setattr(race.measuring, "measure", measure)
+    (folder / "rows.csv").write_text("x,stars\n" + "".join(f"{i},{i % 5}\n" for i in range(25)))
+    found = json.loads(
+        run("race", "rows.csv", "--target", "stars", "--loss", "absolute", "--json").stdout
+    )
+    assert found["loss"] == "absolute loss"
+    assert {loss for _, loss in streams} == {linear.absolute_loss}
+    np.testing.assert_array_equal(streams[0][0].labels, np.arange(25) % 5)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_contenders")
 def test_the_race_tells_one_class_from_the_rest_and_predicts_numbers(folder):

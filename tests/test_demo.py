@@ -1,16 +1,18 @@
 """The demo: its arithmetic here, all of it among the slow tests."""
 
 import json
+import re
 import subprocess
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import optax_varynorm as vn
-from optax_varynorm.demo import experts, race, rescaling, streams
+from optax_varynorm.demo import experts, race, rescaling, story, streams
 from tests.looking_at_pages import DESK, Page, look
 
 
@@ -44,6 +46,57 @@ def test_streams_are_raw_and_zeros_follow_the_constant():
     rescaled = streams.with_rescaled_column(stream, 3, 1e3)
     np.testing.assert_allclose(rescaled.rows[:, 3], 1e3 * stream.rows[:, 3], rtol=1e-6)
     np.testing.assert_array_equal(rescaled.rows[:, 4:], stream.rows[:, 4:])
+
+
+def test_standardized_rows_are_measured_from_the_mean_so_far_in_any_units():
+    stream = streams.diabetes()
+    key = jax.random.key(3)
+    rows, labels = streams.shuffled_and_standardized(stream)(key)
+    order = np.asarray(jax.random.permutation(key, len(stream.labels)))
+    np.testing.assert_array_equal(labels, stream.labels[order])
+    raw = stream.rows[order].astype(np.float64)
+    for round_ in (0, 1, 7, 400):
+        so_far = raw[: round_ + 1, : stream.columns]
+        scale = so_far.std(axis=0)
+        expected = (so_far[-1] - so_far.mean(axis=0)) / np.where(scale > 0, scale, 1)
+        np.testing.assert_allclose(rows[round_, : stream.columns], expected, atol=2e-3)
+    np.testing.assert_array_equal(rows[:, stream.columns :], stream.rows[:, stream.columns :])
+    other_units = streams.with_rescaled_column(stream, 0, 1e6)
+    again, _ = streams.shuffled_and_standardized(other_units)(key)
+    np.testing.assert_allclose(again, rows, atol=1e-3)
+
+
+def test_the_orders_are_those_of_a_sweep():
+    """So that standardized and raw rows are played in the same ones."""
+    stream = streams.diabetes()
+
+    def play(examples):
+        """Losses that are the labels."""
+        return vn.sweep(
+            lambda: optax.sgd(0.0), lambda w, row: w * row[1], examples, jnp.ones(()), seeds=2
+        ).losses
+
+    shuffled = play((stream.rows, stream.labels))
+    assert np.any(shuffled[0] != shuffled[1])
+    np.testing.assert_array_equal(play(streams.shuffled_and_standardized(stream)), shuffled)
+
+
+def test_each_claim_names_its_peers():
+    """Peers fail without standardized features, and win with them and the best rate."""
+    rates = np.array([0.1, 1.0, 10.0], np.float32)
+    ours = result(np.full((2, 2), 0.5), None)._replace(units=race.RAW)
+    tuned = result(np.array([[0.7, 0.7], [0.2, 0.2], [np.nan, 1]]), rates)
+    raw = result(np.array([[0.7, 0.7], [0.6, 0.6], [9, 9]]), rates)
+    peers = [tuned._replace(units=race.STANDARDIZED), raw._replace(units=race.RAW)]
+    races = story.Races({"stream": [ours, *peers]}, [], None)
+    units, tuning = story.claims(races)
+    assert "raw units" in units
+    assert "on 1 of 1 streams" in units
+    assert "standardized features" in tuning
+    assert "on 0 of 1; with a rate ten times off, on 1 of 1" in tuning
+    rows = story.table(races)
+    assert [row[4] for row in rows] == ["0.500", story.FAILED, "9.000"]
+    assert [row[2] for row in rows] == [race.RAW, race.STANDARDIZED, race.RAW]
 
 
 def test_the_comparator_is_good_in_raw_units():
@@ -83,21 +136,28 @@ def varynorm(*arguments):
 def test_the_demo_prints_a_table_and_writes_a_page(tmp_path):
     path = tmp_path / "out" / "report.html"
     printed = varynorm("demo", "--report", path)
-    cells = [
-        [cell.strip() for cell in line.split("│")[1:-1]]
-        for line in printed.splitlines()
-        if line.startswith("│")
-    ]
-    losses = {(stream, learner): float(loss) for stream, learner, loss, *_ in cells}
-    assert len(losses) == 14
-    for stream in ("breast_cancer", "digits", "diabetes"):
-        ours = losses.pop((stream, race.OURS))
-        assert ours < min(losses[stream, peer] for peer in race.PEERS)
+    names = ("breast_cancer", "digits", "diabetes", "experts")
+    cells = [re.split(" {2,}", line) for line in printed.splitlines() if line.startswith(names)]
+    losses = {
+        (stream, learner, units): (float(loss), off)
+        for stream, learner, units, loss, off, *_ in cells
+    }
+    assert len(losses) == 3 * 7 + 2
+    for stream in names[:3]:
+        ours, _ = losses.pop((stream, race.OURS, race.RAW))
+        assert ours < min(losses[stream, peer, race.RAW][0] for peer in race.PEERS)
+        for peer in race.PEERS:
+            standardized, off = losses[stream, peer, race.STANDARDIZED]
+            assert standardized < losses[stream, peer, race.RAW][0], "as people use them"
+            assert ours < float(off)
+    assert losses["experts", experts.PEER, "-"][1] == story.FAILED
+    assert "the lowest mean loss on 3 of 3 streams" in printed
+    assert "failed: infinite there" in printed
     assert "seconds. Plots: " in printed
 
     parsed = Page(path.read_text())
     assert parsed.addresses == []
-    assert parsed.tags["svg"] == 3 * 3 + 1 + 2
+    assert parsed.tags["svg"] == 3 * 4 + 1 + 2
     seen = look(path, DESK, "dark")
     assert (seen.requests, seen.messages) == ([path.as_uri()], [])
     assert all(height > 200 and shapes > 50 for _, height, shapes in seen.drawings)

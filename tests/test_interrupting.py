@@ -1,4 +1,4 @@
-"""Ctrl-C keeps what was learned, and a run that goes on ends where an unbroken one does."""
+"""Ctrl-C and SIGTERM keep what was learned; a run that goes on ends where an unbroken one does."""
 
 import os
 import pathlib
@@ -18,8 +18,8 @@ from tools import run_readme
 ROWS = 2 * learning.MOST_ROWS_A_BATCH + 100
 
 
-def interrupted_fit(folder, *arguments):
-    """``varynorm fit`` in a process of its own, which gets Ctrl-C as soon as it starts to learn."""
+def interrupted_fit(folder, number, *arguments):
+    """``varynorm fit`` in a process of its own, which gets a signal as soon as it learns."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, [run_readme.README.parent, *sys.path])),
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
@@ -33,22 +33,23 @@ def interrupted_fit(folder, *arguments):
         text=True,
     )
     assert process.stderr is not None
-    # The last line before learning; by now Ctrl-C waits for the batch to end.
+    # The last line before learning; by now the signal waits for the batch to end.
     for line in process.stderr:
         if line.startswith("target"):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             break
     printed, remarks = process.communicate(timeout=300)
     return process.returncode, printed, remarks
 
 
-def test_a_run_that_was_interrupted_goes_on_to_the_same_model(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", interrupting.SIGNALS, ids=lambda number: number.name)
+def test_a_run_that_was_interrupted_goes_on_to_the_same_model(tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("the people.csv").write_text(people(ROWS)[0])
     run("fit", "the people.csv", "--target", "income", "-o", "unbroken")
 
     code, printed, remarks = interrupted_fit(
-        tmp_path, "the people.csv", "--target", "income", "-o", "broken"
+        tmp_path, number, "the people.csv", "--target", "income", "-o", "broken"
     )
     assert code == 130, remarks
     assert f"learned from {learning.MOST_ROWS_A_BATCH:,} rows so far (interrupted)" in printed
@@ -73,3 +74,4 @@ def test_the_second_interrupt_does_not_wait():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

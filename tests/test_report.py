@@ -23,7 +23,7 @@ def page(tmp_path):
     path = tmp_path / "folder" / "page.html"
     table = report.Table("the <table>", ["who", "how much"], [["<b>", "1,000.5"], ["x", "inf"]])
     sections = [
-        report.Section("First & last", "text", [table, report.Figure("up", drawing(1))]),
+        report.Section("First & last", "one\n\ntwo", [table, report.Figure("up", drawing(1))]),
         report.Section("Second", "", [report.Figure('"down"', drawing(-1))]),
     ]
     made = report.how_it_was_made("a command", seconds=12.3)
@@ -46,7 +46,13 @@ def test_the_page_says_what_it_was_given(page):
     assert parsed.tags["svg"] == 2
     assert parsed.tags["path"] > 20
     assert parsed.tags["h2"] == 2
-    for words in ("A &lt;title&gt;", "First &amp; last", "the &lt;table&gt;", "&lt;b&gt;"):
+    for words in (
+        "<p>one</p><p>two</p>",
+        "A &lt;title&gt;",
+        "First &amp; last",
+        "the &lt;table&gt;",
+        "&lt;b&gt;",
+    ):
         assert words in text
     assert text.count('<td class="number">') == 2
     assert 'aria-label="&quot;down&quot;"' in text

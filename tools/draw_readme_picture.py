@@ -9,10 +9,14 @@ PICTURE = pathlib.Path(__file__).parent.parent / "docs" / "learning_rates.svg"
 
 def main():
     stream = streams.breast_cancer()
-    peers = [race.play_peer(name, stream, print) for name in race.PEERS]
+    peers = [
+        race.play_peer(name, stream, print, units)
+        for name in race.PEERS
+        for units in (race.STANDARDIZED, race.RAW)
+    ]
     figure = figures.learning_rates([race.play_ours(stream, print), *peers])
     (axes,) = figure.axes
-    axes.set_title("breast_cancer in raw units, one pass")
+    axes.set_title("breast_cancer, one pass")
     figure.savefig(PICTURE, metadata={"Date": None})
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 from typing import Any
 
+import jax
 import rich.console
 import typer
 import typer.core
@@ -16,6 +17,7 @@ from optax_varynorm.tables.errors import DataError
 
 DATA_ERROR = 1
 INTERRUPTED = 130
+NO_MEMORY = "RESOURCE_EXHAUSTED"
 
 
 class Commands(typer.core.TyperGroup):
@@ -32,6 +34,17 @@ class Commands(typer.core.TyperGroup):
             return super().invoke(context)
         except DataError as error:
             typer.echo(f"varynorm: {error}", err=True)
+            raise typer.Exit(DATA_ERROR) from error
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            if isinstance(error, jax.errors.JaxRuntimeError) and NO_MEMORY not in str(error):
+                raise
+            typer.echo("varynorm: not enough memory for so many features", err=True)
+            raise typer.Exit(DATA_ERROR) from error
+        except BrokenPipeError:  # who reads the answers has read enough
+            raise
+        except OSError as error:  # a file that cannot be opened, a full disk
+            place = "" if error.filename is None else f"{error.filename}: "
+            typer.echo(f"varynorm: {place}{error.strerror or error}", err=True)
             raise typer.Exit(DATA_ERROR) from error
         except KeyboardInterrupt as error:
             typer.echo("varynorm: interrupted", err=True)

@@ -22,6 +22,16 @@ def guess_loss(target: Target) -> str:
     return "logistic" if few and all(float(label).is_integer() for label in labels) else "absolute"
 
 
+def reason(target: Target, path) -> str | None:
+    """Why numbers are taken for classes, and what to say if they are none."""
+    if target.labels is None or target.is_text or guess_loss(target) == "absolute":
+        return None
+    return (
+        f"{path}: {target.name!r} has {len(target.labels)} different numbers, so few that they "
+        "are taken for classes. To predict a number: --loss absolute"
+    )
+
+
 def for_loss(schema: Schema, loss: str, path) -> Schema:
     """The schema with labels if the loss is one of classes, else without."""
     target = schema.target

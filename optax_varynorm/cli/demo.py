@@ -1,5 +1,7 @@
 """``varynorm demo``: a race that nobody tuned, on the screen and in a page."""
 
+import itertools
+import operator
 import pathlib
 import time
 from typing import Annotated
@@ -22,6 +24,8 @@ def demo(
 ) -> None:
     """A race on real streams: one learner without a learning rate, three with 21 each.
 
+    Those three play with standardized features, as people use them, and in raw units.
+
     Takes a minute or two, most of it compiling. Prints a table and writes a page with plots.
 
     [bold]Example[/bold]
@@ -31,7 +35,7 @@ def demo(
     began = time.perf_counter()
     with rich.progress.Progress(
         rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
+        rich.progress.BarColumn(bar_width=8),
         rich.progress.TextColumn("{task.fields[line]}"),
         rich.progress.TimeElapsedColumn(),
         console=notes(),
@@ -45,19 +49,24 @@ def demo(
                 tasks[name],
                 total=progress.total_rounds,
                 completed=progress.rounds_played,
-                line=f"loss {progress.loss:.3g}, {progress.rounds_per_second:,.0f} rounds/s",
+                line=f"best run, last rounds: {progress.loss:.3g}",
             )
 
-        races = story.play(watch)
-    table = rich.table.Table(title=story.TITLE)
+        def done(name, what):
+            bars.update(tasks[name], line=what)
+
+        races = story.play(watch, done)
+    table = rich.table.Table(title=story.TITLE, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in story.COLUMNS:
-        is_text = name in ("stream", "learner")
-        table.add_column(name, justify="left" if is_text else "right")
-    rows = story.table(races)
-    for index, row in enumerate(rows):
-        is_last = index + 1 == len(rows) or rows[index + 1][0] != row[0]
-        table.add_row(*row, end_section=is_last)
+        is_text = name in ("stream", "learner", "features")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    for _, rows in itertools.groupby(story.table(races), key=operator.itemgetter(0)):
+        for row in rows:
+            table.add_row(*row)
+        table.add_row()
     rich.console.Console().print(table)
+    for line in (*story.claims(races), story.EXPLANATION):
+        typer.echo(line)
     seconds = time.perf_counter() - began
     made = how_it_was_made("varynorm demo", seconds)
     write_report(report, story.TITLE, story.sections(races), made, story.SUMMARY)

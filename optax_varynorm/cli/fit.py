@@ -143,8 +143,12 @@ def _start(table, target, loss, scan_settings, estimator_settings):
     """A model that has learned nothing yet."""
     with progress.bar("looking at the columns", table.total_rows) as show:
         scanned = scan(table, target, **scan_settings, report=show)
-    loss = loss or choosing.guess_loss(scanned.schema.target)
+    if loss is None:
+        loss = choosing.guess_loss(scanned.schema.target)
+        if why := choosing.reason(scanned.schema.target, table.path):
+            notes().print(why, markup=False)
     schema = choosing.for_loss(scanned.schema, loss, table.path)
+    model_file.require_moderate(schema, table.path)
     return model_file.Model(
         choosing.make_estimator(loss, **estimator_settings),
         schema,

@@ -1,27 +1,24 @@
-"""A model in one file: a NumPy archive of the learner's state, and a header in JSON. No pickle.
+"""A model in one file: an archive of the learner's state, and a header.
 
 The header has the format's name and version, the schema of the table, the estimator's settings, the
 loss curve, and which rows of which file were learned from.
 """
 
 import hashlib
-import io
 import json
-import os
 import pathlib
-import zipfile
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from optax_varynorm.cli import archive
+from optax_varynorm.cli.header import FORMAT, VERSION, check, version_of
+from optax_varynorm.cli.kinds import UnfitError
 from optax_varynorm.cli.loss_curve import LossCurve
 from optax_varynorm.estimators import VaryNormClassifier, VaryNormRegressor, saving
 from optax_varynorm.tables import DataError, Schema
 
-FORMAT = "optax_varynorm linear model"
-VERSION = 1
-HEADER = "header.json"
 BYTES_OF_FINGERPRINT = 2**20
+# The loss curve and the rest need less than the other half of the longest header.
+MOST_BYTES_OF_SCHEMA = archive.MOST_BYTES_OF_HEADER // 2
 
 
 class Source(NamedTuple):
@@ -61,6 +58,15 @@ def fingerprint(path: pathlib.Path) -> str:
     return hashlib.sha256(f"{path.stat().st_size} ".encode() + start).hexdigest()
 
 
+def require_moderate(schema: Schema, path: pathlib.Path) -> None:
+    """A schema that a model file has room for: found out before an hour of learning."""
+    if len(json.dumps(schema.to_json(), indent=1)) > MOST_BYTES_OF_SCHEMA:
+        raise DataError(
+            f"{path}: the names of all columns and categories are longer than "
+            f"{MOST_BYTES_OF_SCHEMA >> 20} MB. Leave some out: --drop COL"
+        )
+
+
 def save(path: pathlib.Path, model: Model) -> None:
     """All or nothing: the file of this name changes when the new one is complete."""
     settings, arrays = saving.to_arrays(model.estimator)
@@ -74,26 +80,32 @@ def save(path: pathlib.Path, model: Model) -> None:
         "wrong": model.wrong,
         "label_counts": model.label_counts,
     }
-    partial = path.with_name(f"{path.name}.partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(HEADER, json.dumps(header, indent=1))
-        for name, array in arrays.items():
-            content = io.BytesIO()
-            np.save(content, array, allow_pickle=False)
-            archive.writestr(f"{name}.npy", content.getvalue())
-    os.replace(partial, path)
+    try:
+        archive.write(path, header, arrays)
+    except OSError as error:
+        kept = " The model that was there is as it was." if path.exists() else ""
+        raise DataError(
+            f"{path}: the model cannot be saved: {error.strerror or error}.{kept} "
+            "Make room, or choose another place: --output"
+        ) from error
 
 
 def load(path: pathlib.Path) -> Model:
     """A model as it was saved; a ``DataError`` for anything else."""
-    header, arrays = _read(path)
+    _require_file(path)
     try:
-        estimator = saving.from_arrays(header["estimator"], arrays)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
+        with archive.opened(path) as stored:
+            header = stored.header
+            _require_version(path, version_of(header))
+            check(header)
+            estimator = header["estimator"]
+            _require_declared(estimator, stored)
+            arrays = stored.arrays()
+    except UnfitError as error:
+        raise DataError(f"{path}: not a model that `varynorm fit` has saved.") from error
     counts = header["label_counts"]
     return Model(
-        estimator,
+        saving.from_arrays(estimator, arrays),
         Schema.from_json(header["schema"]),
         Source(**header["source"]),
         LossCurve(**header["curve"]),
@@ -103,34 +115,34 @@ def load(path: pathlib.Path) -> Model:
 
 
 def is_model(path: pathlib.Path) -> bool:
+    """Of this version, by its header."""
     try:
-        _read(path)
-    except DataError:
+        with archive.opened(path) as stored:
+            return version_of(stored.header) == VERSION
+    except (UnfitError, OSError):
         return False
-    return True
 
 
-def _read(path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _require_file(path):
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            header = json.loads(archive.read(HEADER))
-            arrays = {
-                name.removesuffix(".npy"): np.load(
-                    io.BytesIO(archive.read(name)), allow_pickle=False
-                )
-                for name in archive.namelist()
-                if name != HEADER
-            }
-        found = (header["format"], header["version"])
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: not a model that `varynorm fit` has saved.") from error
-    if found[0] != FORMAT:
-        raise DataError(f"{path}: not a model that `varynorm fit` has saved.")
-    if found[1] != VERSION:
+
+
+def _require_version(path, version):
+    if type(version) is int and version != VERSION:
         raise DataError(
-            f"{path}: a model of version {found[1]}, and this package reads version {VERSION}. "
+            f"{path}: a model of version {version}, and this package reads version {VERSION}. "
             "Install the package that wrote it, or fit again."
         )
-    return header, arrays
+
+
+def _require_declared(estimator: dict[str, Any], stored: archive.Archive) -> None:
+    """The arrays are those of such a learner, by what they declare."""
+    outputs = 1 if estimator["classes"] in (None, 2) else estimator["classes"]
+    # Each output has a point, of four bytes a feature: no shape is computed beyond that.
+    if outputs * estimator["features"] * 4 > stored.bytes_of_arrays:
+        raise UnfitError("as many numbers as there are features")
+    try:
+        saving.require_fit(estimator, stored.declared())
+    except ValueError as error:
+        raise UnfitError(str(error)) from error

@@ -1,11 +1,12 @@
 """Arguments and options that several commands share."""
 
+import os
 import pathlib
 from typing import Annotated
 
 import typer
 
-from optax_varynorm.tables import ReadSettings, open_table
+from optax_varynorm.tables import DataError, ReadSettings, open_table
 from optax_varynorm.tables.errors import quoted
 from optax_varynorm.tables.libsvm_table import LABEL
 
@@ -72,6 +73,8 @@ def require_target(table, target: str | None) -> str:
 
 
 def require_folder(option: str, path: pathlib.Path) -> None:
-    """Found out before an hour of learning, not after."""
+    """There, and one to write to: found out before an hour of learning, not after."""
     if not path.parent.is_dir():
         raise typer.BadParameter(f"{option} {path}: there is no folder {path.parent}.")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path}: nothing can be written to the folder {path.parent}.")

@@ -1,7 +1,7 @@
 """``varynorm race``: this package and its peers on the same rows."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import rich.box
@@ -28,6 +28,13 @@ def race(
         typer.Option(
             metavar="LABEL",
             help="Tell this class from all others; needed if there are more than two.",
+            show_default=False,
+        ),
+    ] = None,
+    loss: Annotated[
+        Literal["logistic", "absolute"] | None,
+        typer.Option(
+            help="Log loss of two classes, or absolute loss of numbers. Left out: by the target.",
             show_default=False,
         ),
     ] = None,
@@ -68,23 +75,26 @@ def race(
             most_categories,
             report=show,
         )
-    schema = choosing.for_loss(scanned.schema, choosing.guess_loss(scanned.schema.target), data)
+    why = None if loss else choosing.reason(scanned.schema.target, data)
+    schema = choosing.for_loss(
+        scanned.schema, loss or choosing.guess_loss(scanned.schema.target), data
+    )
     stream = _in_memory(schema, table, positive, rows, shuffle)
     is_binary = schema.target.labels is not None
     contenders = peers.gather(OURS, {}, peers.RAW_UNIT_RATES)
-    remarks = libraries.notes()
+    remarks = libraries.notes() + ([why] if why else [])
     if is_binary:
         contenders = peers.in_order(contenders | libraries.present())
     else:
         remarks = ["Left out: other libraries, which are measured on two classes only."]
-    loss = linear.log_loss if is_binary else linear.absolute_loss
+    loss_of = linear.log_loss if is_binary else linear.absolute_loss
     records = {}
     with notes().status("") as status:
         for name, contender in contenders.items():
             status.update(name)
             records[name] = {
                 "kind": contender.kind,
-                **measuring.measure(contender, stream, loss),
+                **measuring.measure(contender, stream, loss_of),
             }
     constant = (
         measuring.best_constant_log_loss(stream.labels)
@@ -135,9 +145,10 @@ def _positive(target, positive, path) -> int:
         return 1
     if positive not in names:
         asked = "" if positive is None else f", not {positive!r}"
+        numbers = "" if target.is_text else " To predict a number: --loss absolute"
         raise DataError(
             f"{path}: {target.name!r} has {len(names)} classes. Tell one of {', '.join(names)} "
-            f"from the others: --positive LABEL{asked}."
+            f"from the others: --positive LABEL{asked}.{numbers}"
         )
     return names.index(positive)
 

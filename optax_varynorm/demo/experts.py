@@ -50,17 +50,21 @@ def on_the_simplex():
     return vn.varynorm(domain=vn.simplex())
 
 
-def play(probabilities: np.ndarray, report=None) -> list[Result]:
-    """The package's learner, and the usual one with all its learning rates."""
-    start = jnp.full(probabilities.shape[1], 1 / probabilities.shape[1])
+def play_ours(probabilities: np.ndarray, report=None) -> Result:
+    """The package's learner."""
+    return timed(OURS, None, lambda: _sweep(on_the_simplex, probabilities, report))
 
-    def sweep(make, **settings):
-        return vn.sweep(
-            make, mixture_loss, probabilities, start, ROUNDS_A_CHUNK, report, **settings
-        )
 
+def play_peer(probabilities: np.ndarray, report=None) -> Result:
+    """The usual one, with all its learning rates."""
     rates = {"learning_rate": RATES}
-    return [
-        timed(OURS, None, lambda: sweep(on_the_simplex)),
-        timed(PEER, RATES, lambda: sweep(exponentiated_gradient, hyperparameters=rates)),
-    ]
+    return timed(
+        PEER,
+        RATES,
+        lambda: _sweep(exponentiated_gradient, probabilities, report, hyperparameters=rates),
+    )
+
+
+def _sweep(make, probabilities, report, **settings):
+    start = jnp.full(probabilities.shape[1], 1 / probabilities.shape[1])
+    return vn.sweep(make, mixture_loss, probabilities, start, ROUNDS_A_CHUNK, report, **settings)

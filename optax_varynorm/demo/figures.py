@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import optax_varynorm as vn
-from optax_varynorm.demo.race import Result
+from optax_varynorm.demo.race import RAW, Result
 from optax_varynorm.demo.rescaling import Rescaled
 
 # Middle tones, for light and for dark paper.
@@ -32,16 +32,24 @@ def progressive_loss(results: Sequence[Result]) -> Figure:
 
 
 def learning_rates(results: Sequence[Result]) -> Figure:
-    """Mean loss against the learning rate: a curve for who has one, a line for who has not."""
+    """Mean loss against the learning rate: a curve for who has one, a line for who has not.
+
+    A learner has one colour; its curve is dashed in raw units.
+    """
     figure, axes = _panel()
-    for colour, result in zip(COLOURS, results, strict=False):
+    learners = dict.fromkeys(result.learner for result in results)
+    colours = dict(zip(learners, COLOURS, strict=False))
+    for result in results:
+        colour = colours[result.learner]
         if result.rates is None:
-            axes.axhline(result.loss, color=colour, label=result.learner, linewidth=2.5)
+            axes.axhline(result.loss, color=colour, label=result.label, linewidth=2.5)
         else:
             shown = np.minimum(result.mean_losses, WORST_SHOWN)
-            axes.plot(result.rates, shown, ".-", color=colour, label=result.learner)
+            style = ".--" if result.units == RAW else ".-"
+            axes.plot(result.rates, shown, style, color=colour, label=result.label)
     axes.set(xlabel="learning rate", ylabel="mean loss", xscale="log", yscale="log")
-    axes.legend()
+    # Seven curves leave no room for it inside.
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
@@ -74,5 +82,5 @@ def _panel() -> tuple[Figure, Axes]:
 
 def _with_rate(result: Result) -> str:
     if result.rates is None:
-        return result.learner
-    return f"{result.learner}, best rate {result.rates[result.best]:.0e}"
+        return result.label
+    return f"{result.label}, best rate {result.rates[result.best]:.0e}"

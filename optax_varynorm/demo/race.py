@@ -1,4 +1,7 @@
-"""A linear model without a learning rate against all learning rates of three others."""
+"""A linear model without a learning rate against all learning rates of three others.
+
+Those play twice: in raw units, and as people use them, with standardized features.
+"""
 
 import time
 from collections.abc import Callable
@@ -10,12 +13,18 @@ import numpy as np
 import optax
 
 import optax_varynorm as vn
-from optax_varynorm.demo.streams import COLUMNS, Stream, best_in_hindsight
+from optax_varynorm.demo.streams import (
+    COLUMNS,
+    Stream,
+    best_in_hindsight,
+    shuffled_and_standardized,
+)
 
 OURS = "scale_invariant"
 PEERS: dict[str, Callable] = {"adagrad": optax.adagrad, "adam": optax.adam, "sgd": optax.sgd}
 # Half decades: raw units span many, and so do the best learning rates.
 RATES = np.geomspace(1e-8, 1e2, 21).astype(np.float32)
+RAW, STANDARDIZED = "raw units", "standardized"
 ORDERS = 8
 ROUNDS_A_CHUNK = 64
 
@@ -26,12 +35,19 @@ class Result(NamedTuple):
     rates: the learning rates that were tried; ``None`` for a learner that has none.
     game: with an axis of learning rates, if any were tried.
     seconds: with compiling.
+    units: ``RAW`` or ``STANDARDIZED``; empty where there is no choice.
     """
 
     learner: str
     rates: np.ndarray | None
     game: vn.Game
     seconds: float
+    units: str = ""
+
+    @property
+    def label(self) -> str:
+        """The learner and its units."""
+        return f"{self.learner}, {self.units}" if self.units else self.learner
 
     @property
     def mean_losses(self) -> np.ndarray:
@@ -58,7 +74,8 @@ class Result(NamedTuple):
     def loss_off_by(self, factor: float) -> float:
         """With a learning rate that is so many times too large or too small, the worse of both.
 
-        Of those that were tried; a learner without a learning rate cannot be off.
+        Of those that were tried, and infinite if it failed there; a learner without a learning rate
+        cannot be off.
         """
         if self.rates is None:
             return self.loss
@@ -92,7 +109,7 @@ def ours():
 
 def play_ours(stream: Stream, report=None) -> Result:
     """All orders of the rows; regret against the best weights in hindsight."""
-    return timed(
+    result = timed(
         OURS,
         None,
         lambda: vn.sweep(
@@ -107,17 +124,20 @@ def play_ours(stream: Stream, report=None) -> Result:
             features=features,
         ),
     )
+    return result._replace(units=RAW)
 
 
-def play_peer(name: str, stream: Stream, report=None) -> Result:
-    """All learning rates and all orders of the rows."""
-    return timed(
+def play_peer(name: str, stream: Stream, report=None, units: str = RAW) -> Result:
+    """All learning rates and all orders of the rows, which are the same for all units."""
+    is_raw = units == RAW
+    rows = (stream.rows, stream.labels) if is_raw else shuffled_and_standardized(stream)
+    result = timed(
         name,
         RATES,
         lambda: vn.sweep(
             PEERS[name],
             log_loss,
-            (stream.rows, stream.labels),
+            rows,
             jnp.zeros(COLUMNS),
             ROUNDS_A_CHUNK,
             report,
@@ -125,3 +145,4 @@ def play_peer(name: str, stream: Stream, report=None) -> Result:
             hyperparameters={"learning_rate": RATES},
         ),
     )
+    return result._replace(units=units)

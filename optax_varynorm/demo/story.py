@@ -1,5 +1,6 @@
 """The demo from beginning to end: what is played, and what is told about it."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,15 +10,24 @@ from optax_varynorm.report import Figure, Section, Table
 
 # Called with what is played now, and with how far it is.
 Watch = Callable[[str, Progress], None]
+# Called with what was played, and with what came of it.
+Done = Callable[[str, str], None]
 
-COLUMNS = ("stream", "learner", "loss", "10x off", "rates", "seconds")
+COLUMNS = ("stream", "learner", "features", "mean loss", "10x off", "rates", "time")
 TITLE = "Without a learning rate"
+FAILED = "failed"
 SUMMARY = (
-    "One pass over real streams in raw units, each example predicted before it is learned from. "
-    "AdaGrad, Adam and SGD are shown with every learning rate of a grid; the learners of "
-    "optax_varynorm have none. Means of eight orders of the rows (of one, for the experts). The "
-    "constants of scale_invariant were chosen on thirteen streams, breast_cancer and digits "
-    "among them; diabetes was not."
+    "One pass over real streams, each example predicted before it is learned from. The learners of "
+    "optax_varynorm have no learning rate and see raw units. AdaGrad, Adam and SGD are shown with "
+    "every learning rate of a grid, twice: with features standardized by their running mean and "
+    "variance, as people use them, and in raw units. Means of eight orders of the rows (of one, "
+    "for the experts). The constants of scale_invariant were chosen on thirteen streams, "
+    "breast_cancer and digits among them; diabetes was not."
+)
+EXPLANATION = (
+    "mean loss: log loss over all rounds, for peers with the learning rate that was best in "
+    "hindsight. 10x off: with a rate ten times too large or too small, the worse of both; "
+    f"{FAILED}: infinite there, the truth got a probability of zero. rates: how many were tried."
 )
 
 
@@ -35,30 +45,46 @@ class Races(NamedTuple):
     rescaled: rescaling.Rescaled
 
 
-def play(watch: Watch) -> Races:
+def play(watch: Watch, done: Done = lambda name, what: None) -> Races:
     """All races."""
 
-    def report(name):
-        return lambda progress: watch(name, progress)
+    def follow(name, play_one, *arguments, **settings):
+        result = play_one(*arguments, lambda progress: watch(name, progress), **settings)
+        done(name, f"mean loss {result.loss:.3f}")
+        return result
 
     linear = {}
     first = streams.breast_cancer()
     for stream in (first, streams.digits(), streams.diabetes()):
-        ours = race.play_ours(stream, report(f"{stream.name}: {race.OURS}"))
-        peers = [race.play_peer(n, stream, report(f"{stream.name}: {n}")) for n in race.PEERS]
-        linear[stream.name] = [ours, *peers]
-    probabilities = experts.advice(linear[first.name][1:])
-    mixture = experts.play(probabilities, report(f"{probabilities.shape[1]} experts"))
-    rescaled = rescaling.play(first, linear[first.name], report("a column in other units"))
+        results = [follow(f"{stream.name}: {race.OURS}", race.play_ours, stream)]
+        for peer in race.PEERS:
+            for units in (race.STANDARDIZED, race.RAW):
+                name = f"{stream.name}: {peer}, {units}"
+                results.append(follow(name, race.play_peer, peer, stream, units=units))
+        linear[stream.name] = results
+    in_raw_units = [result for result in linear[first.name] if result.units == race.RAW]
+    probabilities = experts.advice(in_raw_units[1:])
+    mixture = [
+        follow(f"experts: {name}", play_one, probabilities)
+        for name, play_one in (
+            (experts.OURS, experts.play_ours),
+            (experts.PEER, experts.play_peer),
+        )
+    ]
+
+    name = "a column in other units"
+    rescaled = rescaling.play(first, in_raw_units, lambda progress: watch(name, progress))
+    done(name, "drawn on the page")
     return Races(linear, mixture, rescaled)
 
 
 def table(races: Races) -> list[tuple[str, ...]]:
-    """One row a stream and learner, under ``COLUMNS``."""
+    """One row a stream, learner and kind of features, under ``COLUMNS``."""
     return [
         (
             stream,
             result.learner,
+            result.units or "-",
             f"{result.loss:.3f}",
             _number(result.loss_off_by(10.0)),
             "0" if result.rates is None else str(len(result.rates)),
@@ -69,40 +95,71 @@ def table(races: Races) -> list[tuple[str, ...]]:
     ]
 
 
+def claims(races: Races) -> list[str]:
+    """What the race shows, and what it does not: each comparison with its own peers."""
+    total = len(races.linear)
+
+    def wins(units, loss_of):
+        return sum(
+            ours.loss < min(loss_of(peer) for peer in peers if peer.units == units)
+            for ours, *peers in races.linear.values()
+        )
+
+    def best(result):
+        return result.loss
+
+    def off(result):
+        return result.loss_off_by(10.0)
+
+    return [
+        f"Units: against peers in raw units with their best rate, {race.OURS} has the lowest mean "
+        f"loss on {wins(race.RAW, best)} of {total} streams.",
+        f"Tuning: against peers with standardized features and their best rate in hindsight, which "
+        f"nobody knows in advance, on {wins(race.STANDARDIZED, best)} of {total}; with a rate ten "
+        f"times off, on {wins(race.STANDARDIZED, off)} of {total}.",
+    ]
+
+
 def sections(races: Races) -> list[Section]:
     """The page's."""
     first = next(iter(races.linear))
     result = Table(
-        "Mean log loss, for peers with the best learning rate in hindsight; then with one that is "
-        "ten times too large or too small, the worse of both; how many learning rates were tried; "
-        "seconds for all orders and rates together, with compiling (for breast_cancer "
-        "only: the other streams reuse what it compiled).",
+        f"{EXPLANATION} time: seconds for all orders and rates together, with compiling where a "
+        "learner plays first; its other rows reuse that.",
         COLUMNS,
         table(races),
     )
-    parts = [Section("Result", "", [result])]
+    parts = [Section("Result", "\n\n".join(claims(races)), [result])]
     for stream, results in races.linear.items():
+        ours, *peers = results
         drawings = [
-            Figure(
-                f"{stream}: mean loss so far, median and range of {race.ORDERS} orders.",
-                figures.progressive_loss(results),
+            *(
+                Figure(
+                    f"{stream}: mean loss so far, median and range of {race.ORDERS} orders; peers "
+                    f"{how}, with the rate that was best in hindsight.",
+                    figures.progressive_loss([ours, *(p for p in peers if p.units == units)]),
+                )
+                for units, how in (
+                    (race.STANDARDIZED, "with standardized features"),
+                    (race.RAW, "in raw units"),
+                )
             ),
             Figure(
-                f"{stream}: mean loss against the learning rate. The line has none. Losses above "
-                f"{figures.WORST_SHOWN:.0f} are drawn there.",
+                f"{stream}: mean loss against the learning rate; dashed in raw units. The line has "
+                f"no rate. Losses above {figures.WORST_SHOWN:.0f} are drawn there.",
                 figures.learning_rates(results),
             ),
             Figure(
                 f"{stream}: regret against the weights of a logistic regression of all rows "
                 "(linearized losses), and the certified bound for these gradients.",
-                figures.regret(results[0]),
+                figures.regret(ours),
             ),
         ]
         if stream == first:
             drawings.append(
                 Figure(
-                    f"{stream}: its first column in other units. Peers keep the learning rate that "
-                    "was best before.",
+                    f"{stream}: its first column in other units. Peers, in raw units too, keep the "
+                    "learning rate that was best before. Standardized ones would not change.",
                     figures.rescaling(races.rescaled),
                 )
             )
@@ -110,8 +167,9 @@ def sections(races: Races) -> list[Section]:
     parts.append(
         Section(
             "Experts on the simplex",
-            f"The experts are the peers on {first} with all their learning rates; their mixture's "
-            "weights are learned. The usual learner of weights has a learning rate again.",
+            f"The experts are the peers on {first} in raw units with all their learning rates; the "
+            "weights of their mixture are learned. The usual learner of weights has a learning "
+            "rate again.",
             [
                 Figure("Mean loss so far.", figures.progressive_loss(races.mixture)),
                 Figure(
@@ -126,4 +184,6 @@ def sections(races: Races) -> list[Section]:
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return FAILED
     return f"{value:.3f}" if value < 100 else f"{value:.2g}"

@@ -1,7 +1,10 @@
 """Three streams that ship with scikit-learn, in raw units."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn import datasets
 from sklearn.linear_model import LogisticRegression
@@ -45,6 +48,41 @@ def diabetes() -> Stream:
     """
     features, progress = datasets.load_diabetes(return_X_y=True, scaled=False)
     return _arrange("diabetes", features, progress > np.median(progress))
+
+
+def shuffled_and_standardized(stream: Stream) -> Callable[[jax.Array], tuple]:
+    """Rows and labels in an order by a key, the one that a sweep shuffles them in.
+
+    Each number is measured from the mean of those so far, this one among them, in units of their
+    standard deviation: what somebody does who has no second pass. The constant stays.
+    """
+
+    def draw(key):
+        order = jax.random.permutation(key, len(stream.labels))
+        rows = jnp.asarray(stream.rows)[order]
+        is_constant = jnp.arange(COLUMNS) >= stream.columns
+        standardized = jnp.where(is_constant, rows, standardize(rows))
+        return standardized, jnp.asarray(stream.labels)[order]
+
+    return draw
+
+
+def standardize(rows: jax.Array) -> jax.Array:
+    """By the running mean and variance (Welford); zero while all are the same."""
+
+    def step(carry, row):
+        count, mean, squares = carry
+        count = count + 1
+        new_mean = mean + (row - mean) / count
+        squares = squares + (row - mean) * (row - new_mean)
+        scale = jnp.sqrt(squares / count)
+        known = scale > 0
+        return (count, new_mean, squares), jnp.where(
+            known, (row - new_mean) / jnp.where(known, scale, 1), 0
+        )
+
+    zeros = jnp.zeros(rows.shape[1:], rows.dtype)
+    return jax.lax.scan(step, (jnp.zeros((), rows.dtype), zeros, zeros), rows)[1]
 
 
 def with_rescaled_column(stream: Stream, column: int, factor: float) -> Stream:

@@ -3,6 +3,7 @@
 Without pickle: the state's structure is made anew from the settings, and filled with the arrays.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -42,17 +43,10 @@ def to_arrays(model: VaryNormClassifier | VaryNormRegressor) -> tuple[dict, dict
     return settings, {name: np.asarray(leaf) for name, leaf in _named_leaves(model._played)}
 
 
-def from_arrays(
-    settings: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> VaryNormClassifier | VaryNormRegressor:
-    """The inverse of ``to_arrays``."""
-    model = KINDS[settings["kind"]](**settings["parameters"])
-    model.n_features_in_ = settings["features"]
-    if isinstance(model, VaryNormClassifier):
-        model._start_classes(np.arange(settings["classes"]), settings["dtype"])
-    else:
-        model._start_target(settings["dtype"])
-    expected = dict(_named_leaves(model._played))
+def require_fit(settings: dict[str, Any], arrays: Mapping[str, Any]) -> None:
+    """That these are the arrays of such an estimator, by shapes and dtypes; none is made."""
+    state = jax.eval_shape(lambda: _empty(settings)._played)
+    expected = dict(_named_leaves(state))
     wrong = [
         name
         for name in expected.keys() | arrays.keys()
@@ -62,12 +56,32 @@ def from_arrays(
     ]
     if wrong:
         raise ValueError(f"The saved state does not fit this version's learner: {sorted(wrong)}.")
+
+
+def from_arrays(
+    settings: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> VaryNormClassifier | VaryNormRegressor:
+    """The inverse of ``to_arrays``."""
+    require_fit(settings, arrays)
+    model = _empty(settings)
+    names = [name for name, _ in _named_leaves(model._played)]
     structure = jax.tree.structure(model._played)
-    model._played = jax.tree.unflatten(structure, [jnp.asarray(arrays[n]) for n in expected])
+    model._played = jax.tree.unflatten(structure, [jnp.asarray(arrays[n]) for n in names])
     model.t_ = settings["rows"]
     model._loss_sum, model._weight_sum = settings["loss_sum"], settings["weight_sum"]
     model.progressive_loss_ = model._loss_sum / model._weight_sum
     model._set_coefficients()
+    return model
+
+
+def _empty(settings) -> VaryNormClassifier | VaryNormRegressor:
+    """Before the first row."""
+    model = KINDS[settings["kind"]](**settings["parameters"])
+    model.n_features_in_ = settings["features"]
+    if isinstance(model, VaryNormClassifier):
+        model._start_classes(np.arange(settings["classes"]), settings["dtype"])
+    else:
+        model._start_target(settings["dtype"])
     return model
 
 

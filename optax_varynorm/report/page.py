@@ -36,7 +36,7 @@ class Figure(NamedTuple):
 class Section(NamedTuple):
     """Attributes:
     title: a heading.
-    text: a paragraph; may be empty.
+    text: paragraphs with empty lines between; may be empty.
     parts: tables and figures. Two figures stand side by side where there is room.
     """
 
@@ -105,7 +105,8 @@ def _section(section: Section, name: str) -> str:
         if isinstance(part, Figure)
     ]
     grid = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
-    text = f"<p>{html.escape(section.text)}</p>" if section.text else ""
+    paragraphs = filter(None, section.text.split("\n\n"))
+    text = "".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in paragraphs)
     title = html.escape(section.title)
     return f"<section><h2>{title}</h2>{text}{''.join(tables)}{grid}</section>"
 

@@ -14,10 +14,13 @@ import pyarrow.csv
 
 from optax_varynorm.tables import batches
 from optax_varynorm.tables.columns import clean, is_number, read_numbers
-from optax_varynorm.tables.errors import DataError, quoted
+from optax_varynorm.tables.errors import DataError, require_different
 from optax_varynorm.tables.files import open_bytes
 
 ARROW_PLACE = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)")
+ARROW_RAGGED = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
+# Arrow reads a file in blocks of a megabyte, and a row has to fit in one.
+ARROW_LONG = "straddling object"
 
 
 class CsvTable:
@@ -36,19 +39,10 @@ class CsvTable:
         self.has_header = _looks_like_a_header(first) if header is None else header
         numbers = [str(number) for number in range(1, len(first) + 1)]
         self.columns = [name.strip() for name in first] if self.has_header else numbers
-        if twice := {name for name in self.columns if self.columns.count(name) > 1}:
-            raise DataError(
-                f"{path}: two columns have the name {quoted(sorted(twice))}; rename one."
-            )
+        require_different(path, self.columns)
 
     def batches(self, size: int, skip: int = 0) -> Iterator[pa.Table]:
         """All columns as text, in tables of ``size`` rows."""
-        ragged: list = []
-
-        def refuse(row):
-            ragged.append(row)
-            return "error"
-
         try:
             reader = pyarrow.csv.open_csv(
                 str(self.path),
@@ -58,9 +52,7 @@ class CsvTable:
                     skip_rows_after_names=int(self.has_header),
                     use_threads=False,  # only then are ragged rows numbered
                 ),
-                pyarrow.csv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=refuse
-                ),
+                pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 pyarrow.csv.ConvertOptions(
                     column_types=dict.fromkeys(self.columns, pa.string()), strings_can_be_null=False
                 ),
@@ -68,7 +60,7 @@ class CsvTable:
             with reader:
                 yield from batches.of_size(reader, size, skip)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self.path}: {self._why(ragged, error)}") from error
+            raise DataError(f"{self.path}: {self._why(error)}") from error
 
     def kind(self, column: pa.ChunkedArray) -> str | None:
         """Numeric if its first value is a number; ``None`` if all are missing."""
@@ -99,21 +91,35 @@ class CsvTable:
             start = file.read(2**20)
         text = start.decode("utf-8-sig", errors="replace")
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-        return next((count, row) for count, row in enumerate(rows) if row)
+        try:
+            found = next(((count, row) for count, row in enumerate(rows) if row), None)
+        except csv.Error as error:
+            raise DataError(
+                f"{self.path}: the first line is no row of a table ({error}). "
+                "Say what is between fields: --delimiter"
+            ) from error
+        if found is None:
+            raise DataError(f"{self.path}: the file is empty.")
+        return found
 
     def _row(self, arrows_number):
         """Arrow counts from the first line on, but not empty lines between rows."""
         return arrows_number - self.empty_lines - self.has_header
 
-    def _why(self, ragged, error):
-        if ragged:
-            row = ragged[0]
-            number = "" if row.number is None else f"row {self._row(row.number)}: "
+    def _why(self, error):
+        message = str(error).splitlines()[0]
+        if ragged := ARROW_RAGGED.match(message):
+            row, expected, actual = ragged.groups()
+            number = "" if row is None else f"row {self._row(int(row))}: "
             return (
-                f"{number}{row.actual_columns} fields where {row.expected_columns} are expected. "
+                f"{number}{actual} fields where {expected} are expected. "
                 "Mend the row, or say what is between fields: --delimiter."
             )
-        message = str(error).splitlines()[0]
+        if ARROW_LONG in message:
+            return (
+                "a row is longer than a megabyte. Mend it; a quotation mark that is opened and "
+                "never closed makes one row of many."
+            )
         if found := ARROW_PLACE.match(message):
             column, row, what = found.groups()
             return f"row {self._row(int(row))}, column {self.columns[int(column)]!r}: {what}"

@@ -89,7 +89,7 @@ def targets(schema: Schema, table, batch, first_row: int) -> np.ndarray:
 def raw_targets(is_text: bool, name: str, table, batch, first_row: int) -> np.ndarray:
     """Strings or float64, as they are in the file; none may be missing."""
     if table.is_sparse:
-        return batch.labels
+        return require_finite(batch.labels, name, table, first_row)
     if is_text:
         column = table.text(name, batch[name])
     else:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from optax_varynorm.tables import batches
-from optax_varynorm.tables.errors import DataError
+from optax_varynorm.tables.errors import DataError, require_different
 
 
 class ParquetTable:
@@ -27,6 +27,7 @@ class ParquetTable:
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: {str(error).splitlines()[0]}") from error
         self.columns = file.schema_arrow.names
+        require_different(path, self.columns)
         self.total_rows = file.metadata.num_rows
 
     def batches(self, size: int, skip: int = 0) -> Iterator[pa.Table]:
