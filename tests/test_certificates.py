@@ -1,5 +1,6 @@
 """Regret that is read off the state: exact, below its bound, and a proof of optimality."""
 
+import collections
 import functools
 
 import jax
@@ -409,6 +410,14 @@ def test_the_worst_comparator_is_found_from_any_start():
     params = jnp.array([0.5, 0.0])
     _, state = optimizer.update(jnp.array([1.0, 2.0]), optimizer.init(params), params)
     np.testing.assert_allclose(vn.worst_regret(state, BALL), 0.5 + 5**0.5, rtol=1e-6)
+
+
+def test_comparators_in_other_containers_say_what_to_do():
+    """Such as variables of flax around the parameters: the same names, another tree."""
+    params = {"w": jnp.zeros(2)}
+    optimizer = vn.track_regret(vn.fixed_norm())
+    with pytest.raises(ValueError, match=r"nnx\.as_pure"):
+        vn.regret(optimizer.init(params), collections.OrderedDict(params))
 
 
 @pytest.mark.parametrize("center", [1e4, 1e6])

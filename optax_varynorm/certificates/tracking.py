@@ -219,6 +219,11 @@ def regret_bound(
 
 def _like_origin(tracked, comparator):
     require_like("The comparator", comparator, tracked.tracked_origin)
+    if jax.tree.structure(comparator) != jax.tree.structure(tracked.tracked_origin):
+        raise ValueError(
+            "The comparator has the parameters' leaves in other containers. With `flax.nnx` pass "
+            "state and comparator without variables: `nnx.as_pure(...)` of each."
+        )
     return _precision.cast(comparator, _precision.working_dtype(tracked.tracked_origin))
 
 
