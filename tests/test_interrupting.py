@@ -67,7 +67,17 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_model(tmp_path, monkeypa
     assert content("broken") == content("unbroken")
 
 
-def test_the_second_interrupt_does_not_wait():
+@pytest.fixture
+def default_handlers():
+    """As in a terminal: a shell makes what it runs in the background ignore Ctrl-C."""
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_second_interrupt_does_not_wait(default_handlers):
     with interrupting.deferred() as asked:
         signal.raise_signal(signal.SIGINT)
         assert asked.is_set()

@@ -92,7 +92,6 @@ def anchored_if_narrow(learner: optax.GradientTransformation) -> Certified:
     wide = Certified(extended, slack_of(learner), displacement=tells)
 
     def init(params):
-        _precision.working_dtype(params)  # refuses what is no real number
         return (narrow if _is_narrow(params) else wide).init(params)
 
     def chosen(state):
@@ -113,6 +112,7 @@ def anchored_if_narrow(learner: optax.GradientTransformation) -> Certified:
 
 
 def _is_narrow(params) -> bool:
+    _precision.working_dtype(params)  # refuses what is no real number
     dtypes = map(jnp.result_type, jax.tree.leaves(params))
     return any(jnp.finfo(dtype).bits < 32 for dtype in dtypes)
 

@@ -48,6 +48,7 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     learner = anchored_if_narrow(learner)
 
     def init(params):
+        _precision.working_dtype(params)  # refuses what is no real number
         nowhere = jax.tree.map(lambda leaf: jnp.full(jnp.shape(leaf), _nowhere(leaf)), params)
         return GroundedState(nowhere, learner.init(params))
 
