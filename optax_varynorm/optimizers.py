@@ -68,7 +68,7 @@ def varynorm(
     )
     fixed, diagonal, matrix = (
         _learn(norm, epsilon, None, scale_learner, keep_direction)
-        for norm, keep_direction in zip(norms, (False, False, True), strict=True)
+        for norm, keep_direction in zip(norms, (True, False, True), strict=True)
     )
     return grounded(_on(domain, combine(fixed, diagonal, if_small(matrix))))
 
@@ -105,7 +105,7 @@ def fixed_norm(
             "`fixed_norm` on a domain must know `p` to choose its projection. Keep it static: "
             "`optax.inject_hyperparams(fixed_norm, static_args=('p',))`."
         )
-    return grounded(_learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner, False))
+    return grounded(_learn(lp_norm(p, lipschitz), epsilon, domain, scale_learner))
 
 
 def diagonal(

@@ -219,8 +219,8 @@ def regret_bound(
 
 def _like_origin(tracked, comparator):
     require_like("The comparator", comparator, tracked.tracked_origin)
-    same_tree = jax.tree.structure(comparator) == jax.tree.structure(tracked.tracked_origin)
-    if not same_tree:
+    trees = map(jax.tree.structure, (comparator, tracked.tracked_origin))
+    if len(set(trees)) > 1:
         raise ValueError(
             "The comparator has the parameters' leaves in other containers. With `flax.nnx` pass "
             "state and comparator without variables: `nnx.as_pure(...)` of each."
