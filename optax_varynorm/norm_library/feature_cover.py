@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import rarely
+from optax_varynorm._in_place import rarely, rarely_for_all
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.feature_coordinates import FARTHEST, FirstSizes, SpanBasis
 from optax_varynorm.norm_library.growing_inverse import GrowingInverse
@@ -110,11 +110,13 @@ def feature_cover_norm(start: str = "coordinate") -> VaryingNorm:
         """Of the sum that the learner received it is known."""
         flat, unravel = ravel_pytree(gradient)
 
-        def product(_, flat):
+        def is_another(leader, flat, state):
+            return jnp.any(flat != state.received_sum)
+
+        def product(leader, flat, state):
             return growing_inverse.times(state.inverse, state.coordinates.times(flat))
 
-        is_another = jnp.any(flat != state.received_sum)
-        primal = rarely(is_another, product, state.inverse.leader, flat)
+        primal = rarely_for_all(is_another, product, state.inverse.leader, flat, state)
         return unravel(state.coordinates.transposed_times(primal))
 
     def to_dual(state, point):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from optax_varynorm import _precision
-from optax_varynorm._in_place import rarely
+from optax_varynorm._in_place import rarely, rarely_for_all
 from optax_varynorm.norm_library import growing_inverse
 from optax_varynorm.norm_library.first_seen import first_seen_squares
 from optax_varynorm.norms import InverseMatrix, Reading, VaryingNorm
@@ -305,11 +305,15 @@ def _norm(growing, init, grow, scaled, is_known) -> VaryingNorm:
         flat, unravel = ravel_pytree(gradient)
         inverse, before, after = scaled(state)
 
-        def product(_, flat):
+        def is_another(leader, flat, received_sum, *_):
+            return jnp.any(flat != received_sum)
+
+        def product(leader, flat, received_sum, inverse, before):
             return growing.total(growing.products(inverse, before * flat))
 
-        is_another = jnp.any(flat != state.received_sum)
-        return unravel(after * rarely(is_another, product, growing.leader(inverse), flat))
+        leader = growing.leader(inverse)
+        found = (flat, state.received_sum, inverse, before)
+        return unravel(after * rarely_for_all(is_another, product, leader, *found))
 
     def inverse(state):
         inverse, before, after = scaled(state)
