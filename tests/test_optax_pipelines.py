@@ -230,7 +230,7 @@ def test_parameters_and_state_can_be_donated(make, compiled_init):
 @every_optimizer
 def test_a_state_shares_no_buffer_with_parameters_of_mixed_types(make):
     """After an eager update, too, where a cast to the same type is the same array."""
-    params = {"wide": jnp.ones(3), "narrow": jnp.ones(3, jnp.bfloat16)}
+    params = {"wide": jnp.full(3, 0.5), "narrow": jnp.full(3, 0.5, jnp.bfloat16)}
     optimizer = make()
     _, state = optimizer.update(params, optimizer.init(params), params)
     pointers = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(params)}
