@@ -48,9 +48,9 @@ def grounded(learner: optax.GradientTransformation) -> optax.GradientTransformat
     learner = anchored_if_narrow(learner)
 
     def init(params):
-        _precision.working_dtype(params)  # refuses what is no real number
+        learner_state = learner.init(params)  # refuses what is no real number
         nowhere = jax.tree.map(lambda leaf: jnp.full(jnp.shape(leaf), _nowhere(leaf)), params)
-        return GroundedState(nowhere, learner.init(params))
+        return GroundedState(nowhere, learner_state)
 
     def update(updates, state, params=None, **extra_args):
         if params is None:
